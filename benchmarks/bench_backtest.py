@@ -98,17 +98,17 @@ def _measure(recording: Path, planners: tuple[str, ...], records: int, minutes: 
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         document = json.loads(result.read_text())
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    found = {
+    figures = {
         (figure["where"]["planner"], figure["name"]): figure["value"]
         for figure in document["figures"]
         if figure["where"]["mode"] == "open_loop"
     }
     where: dict[str, str | int | float] = {"planners": ", ".join(planners), "minutes": minutes}
     for planner in planners:
-        windows, failed = found[planner, "windows"], found[planner, "decisions_failed"]
+        windows, failed = figures[planner, "windows"], figures[planner, "decisions_failed"]
         assert windows >= minutes * 12 - 3, f"{planner} saw only {windows:g} windows"
         assert failed == 0, f"{planner} failed {failed:g} times"
-        assert found[planner, "saved_share"] > 0.2, f"{planner} saved {found[planner, 'saved_share']:.1%}"
+        assert figures[planner, "saved_share"] > 0.2, f"{planner} saved {figures[planner, 'saved_share']:.1%}"
     return [
         Figure("backtest_s", where, wall_s, "s"),
         Figure("backtest_cpu_s", where, cpu_s, "s"),

@@ -166,13 +166,15 @@ def _folder(given: argparse.Namespace) -> Iterator[Path]:
                 shutil.rmtree(kept)
 
 
-def figures_of(found: dict[str, Any], where: dict[str, str | int | float]) -> list[Figure]:
+def figures_of(report: dict[str, Any], where: dict[str, str | int | float]) -> list[Figure]:
     """Return the results as figures, without those that were not measured."""
     singles = {"deliveries": "1", "repairs": "1", "death_to_whole_ms_p50": "ms", "death_to_whole_ms_p95": "ms"}
     singles |= dict.fromkeys(("windows_closed", "windows_incomplete", "plans_completed", "plans_aborted", *FAULTS), "1")
-    figures = [Figure(name, where, found[name], unit) for name, unit in singles.items() if found.get(name) is not None]
+    figures = [
+        Figure(name, where, report[name], unit) for name, unit in singles.items() if report.get(name) is not None
+    ]
     for name in ("outages", "lost_by_reason", "alerts_raised", "alerts_cleared", "restarts"):
-        counts = sorted(found.get(name, {}).items())
+        counts = sorted(report.get(name, {}).items())
         figures += [Figure(f"{name}_{kind.replace(' ', '_')}", where, count, "1") for kind, count in counts]
     return figures
 
@@ -190,14 +192,14 @@ def main() -> None:
     parser.add_argument("--disk-mb", type=int, help="a disk of this many MB for the run, to be filled; needs root")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
-    found = on_the_virtual_clock(given) if given.virtual else on_the_stack(given)
+    report = on_the_virtual_clock(given) if given.virtual else on_the_stack(given)
     where: dict[str, str | int | float] = {"rounds": given.rounds, "brokers": given.brokers}
-    figures = figures_of(found, where)
+    figures = figures_of(report, where)
     for figure in figures:
         print(f"{figure.name}: {figure.value:,} {figure.unit}")
     if given.json is not None:
         write_figures(given.json, run_facts({"round_s": given.round_s, "virtual": given.virtual}, given.seed), figures)
-    faults = {name: found[name] for name in FAULTS if found[name]}
+    faults = {name: report[name] for name in FAULTS if report[name]}
     assert not faults, faults
 
 

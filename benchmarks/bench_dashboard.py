@@ -192,7 +192,7 @@ class Writer:
 def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> dict[str, list[float]]:
     """Time polls of the view, and messages to a page that lacks only the last document."""
     maker, writer = DocumentMaker(inventory, seed), Writer(url)
-    found: dict[str, list[float]] = {"look_ms": [], "message_ms": [], "message_bytes": [], "snapshot_bytes": []}
+    measured: dict[str, list[float]] = {"look_ms": [], "message_ms": [], "message_bytes": [], "snapshot_bytes": []}
 
     async def poll_repeatedly() -> None:
         board = LiveBoard(SERIES)
@@ -210,17 +210,17 @@ def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> di
             assert poller.state == "live", poller.server_part()
             assert board.value("network")["window_end_ms"] == document["window"]["end_ms"]
             if number == 0:
-                found["snapshot_bytes"].append(len(text))
+                measured["snapshot_bytes"].append(len(text))
                 continue
             assert len(json.loads(text)["parts"]["cost"]["entries"]) == 1, "the cost is sent point by point"
             assert "plans" not in json.loads(text)["parts"]
-            found["look_ms"].append((looked_s - began_s) * 1000)
-            found["message_ms"].append((made_s - looked_s) * 1000)
-            found["message_bytes"].append(len(text))
+            measured["look_ms"].append((looked_s - began_s) * 1000)
+            measured["message_ms"].append((made_s - looked_s) * 1000)
+            measured["message_bytes"].append(len(text))
         await client.aclose()
 
     asyncio.run(poll_repeatedly())
-    return found
+    return measured
 
 
 @contextmanager
@@ -359,12 +359,12 @@ def measure(kind: str, inventory: Inventory, seed: int, seconds: float) -> list[
 
 def faults_of(figures: list[Figure]) -> list[str]:
     """Return a message for each figure beyond its limit."""
-    found = [
+    faults = [
         f"{figure.name} is {figure.value:.1f} {figure.unit} at {figure.where}: at most {LIMITS[figure.name]:g}"
         for figure in figures
         if figure.name in LIMITS and figure.value > LIMITS[figure.name]
     ]
-    return found + [
+    return faults + [
         f"{figure.name} is {figure.value:.2f} at {figure.where}: at least {SHARE_SEEN_MIN}"
         for figure in figures
         if figure.name.startswith("share_") and figure.value < SHARE_SEEN_MIN

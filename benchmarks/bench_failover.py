@@ -52,9 +52,9 @@ def main() -> None:
     assert terms == sorted(terms), "a command of a lower term follows one of a higher"
     where: dict[str, str | int | float] = {"session_ms": arguments.session_ms, "kills": arguments.kills}
     figures = []
-    for name, found in (("kill_to_term", to_term_ms), ("kill_to_first_command", to_command_ms)):
-        cuts = quantiles(found, n=20, method="inclusive")
-        for share, value in (("p50", cuts[9]), ("p95", cuts[18]), ("max", max(found))):
+    for name, times_ms in (("kill_to_term", to_term_ms), ("kill_to_first_command", to_command_ms)):
+        cuts = quantiles(times_ms, n=20, method="inclusive")
+        for share, value in (("p50", cuts[9]), ("p95", cuts[18]), ("max", max(times_ms))):
             figures.append(Figure(f"{name}_{share}", where, value, "ms"))
             print(f"{name}_{share}: {value:,.0f} ms")
     bound_ms = 2 * arguments.session_ms + START_MS

@@ -133,18 +133,18 @@ def breaks_at(sizes: Sequence[int], values: Sequence[float], limit: float) -> fl
 
 def measure(sizes: Sequence[int], seconds: float, rate_per_s: float) -> list[Figure]:
     """Run all sizes, print the table, return its figures."""
-    found: dict[int, dict[str, float]] = {}
+    by_size: dict[int, dict[str, float]] = {}
     figures: list[Figure] = []
     for brokers in sizes:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             result = pool.apply(run_size, (brokers, seconds, rate_per_s))
-        found[brokers] = per_second(result, seconds)
+        by_size[brokers] = per_second(result, seconds)
         print(f"{brokers} brokers: {result['delivered']:,} deliveries, {result['plans']} plans, none lost, "
               f"{result['wall_s']:.0f} s of wall time", flush=True)  # fmt: skip
-    width = max(map(len, found[sizes[0]]))
+    width = max(map(len, by_size[sizes[0]]))
     print(" ".join([f"{'':{width}}", *(f"{brokers:>9}" for brokers in sizes), " exponent  breaks at"]))
-    for row in found[sizes[0]]:
-        values = [found[brokers][row] for brokers in sizes]
+    for row in by_size[sizes[0]]:
+        values = [by_size[brokers][row] for brokers in sizes]
         slope = exponent(sizes, values) if len(sizes) > 1 else math.nan
         at = breaks_at(sizes, values, LIMITS[row]) if row in LIMITS and len(sizes) > 1 else math.inf
         cells = [f"{value:>9.3g}" for value in values]

@@ -53,10 +53,10 @@ def main() -> int:
     for brokers, rate_per_s in sizes.items():
         print(f"{brokers} brokers, {rate_per_s:g} notifications/s of each publisher, {arguments.seconds:g} s ...")
         with tempfile.TemporaryDirectory() as folder:
-            found = _measure(brokers, rate_per_s, arguments.seconds, arguments.warm_up_s, Path(folder))
-        _show(found)
-        figures += found
-        if not any(figure.name.startswith("window_end_to_command_ms") for figure in found):
+            measurement = _measure(brokers, rate_per_s, arguments.seconds, arguments.warm_up_s, Path(folder))
+        _show(measurement)
+        figures += measurement
+        if not any(figure.name.startswith("window_end_to_command_ms") for figure in measurement):
             without_plan.append(brokers)
     if arguments.json:
         settings = {"seconds": arguments.seconds, "rate_per_s": {str(size): rate for size, rate in sizes.items()}}
@@ -127,13 +127,13 @@ def _percentiles(
     name: str, where: dict[str, str | int | float], late_ms: list[int], early_ms: list[int]
 ) -> list[Figure]:
     """Return median, p95 and count of the values after and during the warm-up; without values only the count."""
-    found = []
+    figures = []
     for values, suffix in ((sorted(late_ms), ""), (sorted(early_ms), "_at_start")):
         if values:
-            found.append(Figure(f"{name}_p50{suffix}", where, median(values), "ms"))
-            found.append(Figure(f"{name}_p95{suffix}", where, _percentile(values, 0.95), "ms"))
-        found.append(Figure(f"{name}_count{suffix}", where, len(values), "times"))
-    return found
+            figures.append(Figure(f"{name}_p50{suffix}", where, median(values), "ms"))
+            figures.append(Figure(f"{name}_p95{suffix}", where, _percentile(values, 0.95), "ms"))
+        figures.append(Figure(f"{name}_count{suffix}", where, len(values), "times"))
+    return figures
 
 
 def _state_ms(view: LiveView) -> list[int]:
@@ -150,7 +150,7 @@ def _command_ms(view: LiveView) -> list[tuple[int, int]]:
 def _parts_ms(folder: Path, view: LiveView, windows_before: int) -> dict[str, float]:
     """Return the median of each part over the windows that both the job's log and the live view contain."""
     state_at_ms = _state_at_ms(view, windows_before)
-    found: dict[str, list[int]] = {name: [] for name in PARTS}
+    by_part: dict[str, list[int]] = {name: [] for name in PARTS}
     for line in (folder / "run" / "logs" / "streaming.log").read_text(encoding="utf-8").splitlines():
         logged: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
         if logged.get("event") != "windows_closed":
@@ -166,8 +166,8 @@ def _parts_ms(folder: Path, view: LiveView, windows_before: int) -> dict[str, fl
                 state_at_ms[end_ms],
             )
             for name, (begin_ms, until_ms) in zip(PARTS, pairwise(times), strict=True):
-                found[name].append(until_ms - begin_ms)
-    return {name: median(values) for name, values in found.items()}
+                by_part[name].append(until_ms - begin_ms)
+    return {name: median(values) for name, values in by_part.items()}
 
 
 def _state_at_ms(view: LiveView, windows_before: int) -> dict[int, int]:

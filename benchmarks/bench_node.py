@@ -123,12 +123,12 @@ async def measure(
     await receiver.close()
     where: dict[str, str | int | float] = {"brokers": kind, "over": over, "bytes": size}
     paced = where | {"messages_per_s": rate_per_s}
-    found = [
+    figures = [
         Figure("throughput", where, round(count / through_s), "messages/s"),
         Figure("delay_ms_p50", paced, round(statistics.median(delays_ms), 2), "ms"),
         Figure("delay_ms_p99", paced, round(delays_ms[int(len(delays_ms) * 0.99)], 2), "ms"),
     ]
-    return found, count + paced_count
+    return figures, count + paced_count
 
 
 def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: float | None) -> list[Figure]:
@@ -150,14 +150,14 @@ def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: fl
         meters = {broker: psutil.Process(node.pid) for broker, node in nodes.items()}
         before = {broker: _cpu_s(meter) for broker, meter in meters.items()}
         ends = [servers[broker][1] for broker in (BROKERS[0], BROKERS[-1])]
-        found, carried = asyncio.run(measure(kind, "nodes", ends[0], ends[1], count, size, rate_per_s))
+        figures, carried = asyncio.run(measure(kind, "nodes", ends[0], ends[1], count, size, rate_per_s))
         spent = {broker: _cpu_s(meter) - before[broker] for broker, meter in meters.items()}
         for place, broker in zip(("publishing", "middle", "delivering"), BROKERS, strict=True):
             where: dict[str, str | int | float] = {"brokers": kind, "over": "nodes", "node": place, "bytes": size}
             rss_mb = round(meters[broker].memory_info().rss / 1e6)
-            found.append(Figure("messages_per_cpu_s", where, round(carried / spent[broker]), "messages/s"))
-            found.append(Figure("memory", where, rss_mb, "MB"))
-        return found
+            figures.append(Figure("messages_per_cpu_s", where, round(carried / spent[broker]), "messages/s"))
+            figures.append(Figure("memory", where, rss_mb, "MB"))
+        return figures
     finally:
         for node in nodes.values():
             node.kill()

@@ -152,9 +152,9 @@ def read_whole(out: Path, count: int, telemetry: Telemetry, how: str, seconds: f
     recording = open_recording(out)
     assert recording.count == count, (recording.count, count)
     begin, begin_core, seen = time.perf_counter(), time.process_time(), 0
-    found = recording.messages() if how == "messages" else recording.batches()
+    batches = recording.messages() if how == "messages" else recording.batches()
     wanted = telemetry.endless()
-    for one in found:
+    for one in batches:
         if how == "messages":
             number, key, time_ms, value = next(wanted)
             assert seen or one.value == value, "the first record differs"  # type: ignore[union-attr]

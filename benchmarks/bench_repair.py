@@ -101,10 +101,10 @@ def main() -> None:
     given = parser.parse_args()
     figures = []
     for count in given.brokers.split(","):
-        found = measure(int(count), given.seed, ring_users=given.users if given.ring else 0)
-        for figure in found:
+        repair_figures = measure(int(count), given.seed, ring_users=given.users if given.ring else 0)
+        for figure in repair_figures:
             print(f"{figure.name} at {figure.where['brokers']} brokers: {figure.value:,} {figure.unit}")
-        figures += found
+        figures += repair_figures
     if given.json is not None:
         settings = {"degree_max": DEGREE_MAX, "death_s": DEATH_S, "ring_users": given.users if given.ring else 0}
         write_figures(given.json, run_facts(settings, given.seed), figures)

@@ -77,10 +77,10 @@ def values_of(kafka: KafkaAccess, topic: Topic) -> list[bytes]:
         place = TopicPartition(topic_name(topic), 0, 0)
         _, high = consumer.get_watermark_offsets(place, timeout=10)
         consumer.assign([place])
-        found: list[bytes] = []
-        while len(found) < high:
-            found += [message.value() or b"" for message in consumer.consume(high - len(found), timeout=5)]
-    return found
+        values: list[bytes] = []
+        while len(values) < high:
+            values += [message.value() or b"" for message in consumer.consume(high - len(values), timeout=5)]
+    return values
 
 
 def measure(window_count: int, directory: Path) -> list[Figure]:

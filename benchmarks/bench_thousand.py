@@ -59,8 +59,8 @@ class Run:
 
     def document(self, *names: str) -> dict[str, Any]:
         """Return one of the run's JSON files."""
-        found: dict[str, Any] = json.loads(self.folder.joinpath(*names).read_text(encoding="utf-8"))
-        return found
+        document: dict[str, Any] = json.loads(self.folder.joinpath(*names).read_text(encoding="utf-8"))
+        return document
 
 
 def run_demo(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> Run:

@@ -118,21 +118,21 @@ class SoakRun:
     def faults(self, growths: Sequence[Growth]) -> list[str]:
         """Return why the run failed, one sentence each."""
         ledger = parse_ledger(self.emulator)
-        found = [
+        faults = [
             f"{each.name} grew by {_amount(each.growth, each)} while it was measured"
             for each in growths
             if each.verdict == GROWS
         ]
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.out_of_order}
-        found += [f"{count} notifications {what}" for what, count in wrong.items() if count]
+        faults += [f"{count} notifications {what}" for what, count in wrong.items() if count]
         if ledger.unexpected:
-            found.append(f"{ledger.unexpected} unexpected deliveries")
+            faults.append(f"{ledger.unexpected} unexpected deliveries")
         if not ledger.final:
-            found.append("the ledger is not final: the emulator did not settle")
+            faults.append("the ledger is not final: the emulator did not settle")
         if not self.counted("plans_completed"):
-            found.append("no plan was executed")
-        found += [f"{service} was restarted {count} times" for service, count in self.restarts.items() if count]
-        return found + [f"unhealthy {count} times: {what}" for what, count in self.unhealthy.items()]
+            faults.append("no plan was executed")
+        faults += [f"{service} was restarted {count} times" for service, count in self.restarts.items() if count]
+        return faults + [f"unhealthy {count} times: {what}" for what, count in self.unhealthy.items()]
 
 
 def main() -> None:
@@ -240,7 +240,7 @@ def _progress_text(run: SoakRun, hours: float) -> str:
 
 def figures(run: SoakRun, growths: Sequence[Growth]) -> list[Figure]:
     """Return every measured value as a figure."""
-    found = []
+    figures = []
     for each in growths:
         where: dict[str, str | int | float] = {"series": each.name, "verdict": each.verdict}
         for name, value in (
@@ -251,10 +251,10 @@ def figures(run: SoakRun, growths: Sequence[Growth]) -> list[Figure]:
             ("slope_per_wall_h", each.slope_per_h * run.plan.speed),
             ("growth", each.growth),
         ):
-            found.append(Figure(name, where, value, each.unit))
+            figures.append(Figure(name, where, value, each.unit))
     ledger = run.emulator.get("ledger", {})
     for name in ("published", "expected", "delivered", "lost", "repeated", "out_of_order", "unexpected"):
-        found.append(Figure(f"ledger_{name}", {}, float(ledger.get(name, 0)), "pairs"))
+        figures.append(Figure(f"ledger_{name}", {}, float(ledger.get(name, 0)), "pairs"))
     for name in (
         "windows_closed",
         "windows_incomplete",
@@ -263,12 +263,12 @@ def figures(run: SoakRun, growths: Sequence[Growth]) -> list[Figure]:
         "plans_aborted",
         "plans_undone",
     ):
-        found.append(Figure(name, {}, float(run.counted(name)), name.split("_")[0]))
-    found += [Figure("cores_used", {"service": name}, cores, "cores") for name, cores in run.cores().items()]
+        figures.append(Figure(name, {}, float(run.counted(name)), name.split("_")[0]))
+    figures += [Figure("cores_used", {"service": name}, cores, "cores") for name, cores in run.cores().items()]
     behind = [row["emulator: behind ms"] for _, row in run.rows if "emulator: behind ms" in row]
-    found.append(Figure("hours", {}, run.hours, "h"))
-    found.append(Figure("behind_wall_s_max", {}, max(behind, default=0.0) / 1000 / run.plan.speed, "s"))
-    return found
+    figures.append(Figure("hours", {}, run.hours, "h"))
+    figures.append(Figure("behind_wall_s_max", {}, max(behind, default=0.0) / 1000 / run.plan.speed, "s"))
+    return figures
 
 
 def _print(run: SoakRun, growths: Sequence[Growth]) -> None:

@@ -70,7 +70,7 @@ class SoakSampler:
 
     def _memory(self) -> Iterator[tuple[str, float]]:
         """Yield the resident memory by service and program, and the CPU time of each service."""
-        found: Counter[str] = Counter()
+        by_stage: Counter[str] = Counter()
         for service in ("kafka", "valkey", "emulator", "streaming", "controller"):
             pid = self._stack.supervisor.pid(service)
             if pid is None:
@@ -81,13 +81,13 @@ class SoakSampler:
                 for each in (process, *process.children(recursive=True)):
                     if time.time() - each.create_time() < YOUNG_S:
                         continue  # A fork that is about to exec some small program.
-                    found[f"memory: {service}/{_program(each)}"] += each.memory_info().rss
+                    by_stage[f"memory: {service}/{_program(each)}"] += each.memory_info().rss
                     times = each.cpu_times()
                     cpu_s += times.user + times.system
                 yield f"{CPU}{service}", cpu_s
             except psutil.NoSuchProcess:
                 continue
-        yield from found.items()
+        yield from by_stage.items()
         yield f"memory: {OWN_NAME}", psutil.Process().memory_info().rss
 
     def _topics(self) -> Iterator[tuple[str, float]]:
@@ -140,12 +140,12 @@ class SoakSampler:
 
 
 def _known(text: str) -> Iterator[tuple[str, float]]:
-    found: Counter[str] = Counter()
+    by_name: Counter[str] = Counter()
     for family in text_string_to_metric_families(text):
         if family.name in SCRAPED:
             for sample in family.samples:
-                found[SCRAPED[family.name]] += sample.value  # type: ignore[assignment]
-    yield from found.items()
+                by_name[SCRAPED[family.name]] += sample.value  # type: ignore[assignment]
+    yield from by_name.items()
 
 
 def _program(process: psutil.Process) -> str:

@@ -47,7 +47,7 @@ class StageSample:
 def sample_stages(supervisor: psutil.Process) -> StageSample:
     """Sample all stages once; a process that ends meanwhile is left out."""
     sessions: dict[int, str] = {}
-    found = {stage: StageUse() for stage in STAGES}
+    by_stage = {stage: StageUse() for stage in STAGES}
     for process in sorted(supervisor.children(recursive=True), key=lambda process: process.create_time()):
         try:
             session, words = os.getsid(process.pid), process.cmdline()
@@ -58,11 +58,11 @@ def sample_stages(supervisor: psutil.Process) -> StageSample:
             spent, rss_bytes = process.cpu_times(), process.memory_info().rss
         except (psutil.NoSuchProcess, psutil.ZombieProcess, ProcessLookupError):
             continue
-        use = found[stage]
+        use = by_stage[stage]
         use.cpu_s += spent.user + spent.system
         use.rss_bytes += rss_bytes
         use.parts["java" if "java" in words[0] else "python"] += rss_bytes
-    return StageSample(time.monotonic(), found)
+    return StageSample(time.monotonic(), by_stage)
 
 
 def cores_taken(samples: list[StageSample], stage: str) -> float:
@@ -91,12 +91,12 @@ class MarkerReader:
 
     def read(self, wait_s: float = 1.0) -> list[tuple[WindowClosed, int]]:
         """Return the markers since the last call, each with its Kafka timestamp in ms."""
-        deadline_s, found = time.monotonic() + wait_s, []
+        deadline_s, markers = time.monotonic() + wait_s, []
         while (left_s := deadline_s - time.monotonic()) > 0:
             for message in self._consumer.consume(100, timeout=left_s):
                 if message.error() is None:
-                    found.append((decode(message.value() or b"", WindowClosed), message.timestamp()[1]))
-        return found
+                    markers.append((decode(message.value() or b"", WindowClosed), message.timestamp()[1]))
+        return markers
 
     def close(self) -> None:
         """Close the consumer."""

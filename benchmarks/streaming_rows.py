@@ -78,7 +78,7 @@ def outcome_of(rows: Mapping[bytes, bytes], markers: list[WindowClosed], *, has_
 
 def differences(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> list[str]:
     """Return how the rows of two programs differ, one sentence each."""
-    found = []
+    texts = []
     for finding, keys in (
         ("only the first has", first.keys() - second.keys()),
         ("only the second has", second.keys() - first.keys()),
@@ -86,8 +86,8 @@ def differences(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> 
     ):
         if keys:
             examples = ", ".join(key.decode() for key in sorted(keys)[:EXAMPLES_MAX])
-            found.append(f"{finding} {len(keys)} rows, for example {examples}")
-    return found
+            texts.append(f"{finding} {len(keys)} rows, for example {examples}")
+    return texts
 
 
 def _local_deliveries(value: bytes) -> int:

@@ -97,12 +97,14 @@ class LinkSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = values_below(self, {"cost_per_ms": 0, "correction_share_min": 0})
+        faults = values_below(self, {"cost_per_ms": 0, "correction_share_min": 0})
         if self.estimate_unmeasured and not self.cost_per_ms:
-            found.append("estimate_unmeasured is true and cost_per_ms 0: estimates need measured costs, set it above 0")
+            faults.append(
+                "estimate_unmeasured is true and cost_per_ms 0: estimates need measured costs, set it above 0"
+            )
         if self.drift_share_max <= 0:
-            found.append(f"drift_share_max is {self.drift_share_max}: above 0, no model is exact")
-        return found
+            faults.append(f"drift_share_max is {self.drift_share_max}: above 0, no model is exact")
+        return faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,57 +270,57 @@ class ControllerSettings:
             "proposals_max": 1,
             "status_ms": 1,
         }
-        found = values_below(self, least) + self.decision.faults() + self.members.faults() + self.links.faults()
-        found += [f"sampling.{fault}" for fault in self.sampling.faults()]
-        found += self._kind_faults()
+        faults = values_below(self, least) + self.decision.faults() + self.members.faults() + self.links.faults()
+        faults += [f"sampling.{fault}" for fault in self.sampling.faults()]
+        faults += self._kind_faults()
         if not self.bootstrap:
-            found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        found += self._horizon_faults() + port_faults(self.metrics_port, self.metrics_host)
+            faults.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
+        faults += self._horizon_faults() + port_faults(self.metrics_port, self.metrics_host)
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
-            found.append(
+            faults.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "
                 f"to {SESSION_MS_MAX}, since no controller leads for that long"
             )
         if len(self.instance) > NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(self.instance):
-            found.append(
+            faults.append(
                 f"instance is {self.instance[:NAME_LENGTH_MAX]!r}: a readable name of at most "
                 f"{NAME_LENGTH_MAX} characters"
             )
         if not 0 < self.assembly.completeness_share_min <= 1:
-            found.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
+            faults.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
         if self.transition.resend_ms >= self.transition.prepare_ms:
-            found.append(
+            faults.append(
                 f"resend_ms is {self.transition.resend_ms}, prepare_ms {self.transition.prepare_ms}: a command must be "
                 "repeated at least once before its phase times out"
             )
         if self.tick_ms > self.transition.resend_ms:
-            found.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
-        return found
+            faults.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
+        return faults
 
     def _kind_faults(self) -> list[str]:
-        found = []
+        faults = []
         if self.degree_max is not None and self.degree_max < 2:
-            found.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
+            faults.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
         if not 0 <= self.ring_delay_weight < math.inf:
-            found.append(f"ring_delay_weight is {self.ring_delay_weight}: at least 0")
+            faults.append(f"ring_delay_weight is {self.ring_delay_weight}: at least 0")
         if self.user_load_max < 1:
-            found.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
-        return found
+            faults.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
+        return faults
 
     def _horizon_faults(self) -> list[str]:
-        found = []
+        faults = []
         if len(set(self.shadow_planners)) < len(self.shadow_planners):
-            found.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
+            faults.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         if not 0 < self.horizon_lifetimes < math.inf:
-            found.append(
+            faults.append(
                 f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs some traffic to judge by"
             )
         if not 0 <= self.recent_lifetimes < math.inf:
-            found.append(
+            faults.append(
                 f"recent_lifetimes is {self.recent_lifetimes}: at least 0, which uses the whole horizon at once"
             )
         if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:
-            found.append(
+            faults.append(
                 f"subscription_lifetime_s is {self.subscription_lifetime_s}: above 0, or none to have it measured"
             )
-        return found
+        return faults

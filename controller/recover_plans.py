@@ -215,7 +215,7 @@ def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict
     living = fleet.in_state(MemberState.IN_SERVICE, MemberState.LEAVING, MemberState.JOINING)
     asked = [one for one in living if {topics.name(COMMANDS, one), topics.name(RESULTS, one)} <= existing]
     commands = [Command(name, CommandPhase.REPORT, broker, 0, 0, term=number) for broker in asked]
-    found: dict[str, CommandResult] = {}
+    answers_by_broker: dict[str, CommandResult] = {}
     with ExitStack() as held:
         letters = held.enter_context(closing(LetterSender(settings.kafka, settings.namespace)))
         since_ms = time.time_ns() // 1_000_000 - int(1000 * LEAD_S_MAX)
@@ -228,13 +228,13 @@ def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict
         )
         held.callback(answers.close)
         deadline_s, asked_s = time.monotonic() + ANSWER_S_MAX, 0.0
-        while len(found) < len(commands) and time.monotonic() < deadline_s:
+        while len(answers_by_broker) < len(commands) and time.monotonic() < deadline_s:
             if time.monotonic() - asked_s > ASK_AGAIN_S:
                 asked_s = time.monotonic()
-                term.plans.commit(None, [one for one in commands if one.broker not in found])
-            found |= {result.broker: result for result in answers.poll() if result.plan == name}
+                term.plans.commit(None, [one for one in commands if one.broker not in answers_by_broker])
+            answers_by_broker |= {result.broker: result for result in answers.poll() if result.plan == name}
             time.sleep(POLL_S)
-    return {broker: found[broker] for broker in asked if broker in found}
+    return {broker: answers_by_broker[broker] for broker in asked if broker in answers_by_broker}
 
 
 def _store(term: HeldTerm, plan: Plan) -> bool:

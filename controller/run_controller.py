@@ -303,10 +303,10 @@ class KafkaLinks:
     def faults(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic, and whether the clock is wrong."""
         undecodable = sum((reader.undecodable for reader in self._readers), Counter[str]())
-        found = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
+        faults = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
         if self.ahead_ms:
-            found[f"clock: s {'ahead of' if self.ahead_ms > 0 else 'behind'} Kafka"] = abs(self.ahead_ms) // 1000
-        return found | {f"not sent: {topic}": count for topic, count in self._lost().items()}
+            faults[f"clock: s {'ahead of' if self.ahead_ms > 0 else 'behind'} Kafka"] = abs(self.ahead_ms) // 1000
+        return faults | {f"not sent: {topic}": count for topic, count in self._lost().items()}
 
     def show(self, metrics: LoopMetrics) -> None:
         """Make the metrics read what waits, failed and was lost at each scrape."""

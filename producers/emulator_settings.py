@@ -151,7 +151,7 @@ class EmulatorSettings:
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        found = too_small(
+        faults = too_small(
             [
                 ("control_service_ms", self.control_service_ms, 0.0, "a time cannot be negative"),
                 ("queue_length_max", self.queue_length_max, 1, "a broker needs space for one message"),
@@ -167,37 +167,37 @@ class EmulatorSettings:
         )
         for name, value in (("bootstrap", self.bootstrap), ("namespace", self.namespace)):
             if not value.strip():
-                found.append(f"{name} is empty: name the Kafka servers as host:port and a prefix for the topics")
+                faults.append(f"{name} is empty: name the Kafka servers as host:port and a prefix for the topics")
         if self.link_bytes_per_ms is not None and self.link_bytes_per_ms <= 0:
-            found.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
+            faults.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
         if self.flush_ms > 1_000:
-            found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+            faults.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
         if self.detours not in set(Detours):
-            found.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
-        found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
-        found += self._broker_faults() + self._outage_faults()
-        found += port_faults(self.metrics_port, self.metrics_host)
-        found += [f"workload.{fault}" for fault in self.workload.faults()]
-        return found + [f"checkins.{fault}" for fault in self.checkins.faults()]
+            faults.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
+        faults += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
+        faults += self._broker_faults() + self._outage_faults()
+        faults += port_faults(self.metrics_port, self.metrics_host)
+        faults += [f"workload.{fault}" for fault in self.workload.faults()]
+        return faults + [f"checkins.{fault}" for fault in self.checkins.faults()]
 
     def _broker_faults(self) -> list[str]:
         if self.brokers not in BROKERS:
             return [f"brokers is {self.brokers!r}: one of {', '.join(BROKERS)}"]
         if self.brokers not in REAL_BROKERS:
             return []
-        found, kind = [], f"brokers = {self.brokers}"
+        faults, kind = [], f"brokers = {self.brokers}"
         if any(text.strip().startswith(OutageKind.SUSPENSION) for text in self.outages):
-            found.append(
+            faults.append(
                 f"outages has a suspension, which {kind} does not support: nodes share a process, so use death"
             )
         if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            found.append(f"chaos_kinds has suspension, which {kind} does not support: list only death, slow and cut")
+            faults.append(f"chaos_kinds has suspension, which {kind} does not support: list only death, slow and cut")
         if self.newcomers:
-            found.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
-        return found
+            faults.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
+        return faults
 
     def _outage_faults(self) -> list[str]:
-        found = too_small(
+        faults = too_small(
             [
                 ("chaos_every_s", 1.0 if self.chaos_every_s is None else self.chaos_every_s, 0.1, "pauses need time"),
                 ("chaos_for_s", self.chaos_for_s, 0.1, "an outage needs time"),
@@ -205,14 +205,14 @@ class EmulatorSettings:
             ]
         )
         if not 0 < self.chaos_down_share_max < 1:
-            found.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
+            faults.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
         unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
         if unknown or not self.chaos_kinds:
-            found.append(f"chaos_kinds has {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}")
+            faults.append(f"chaos_kinds has {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}")
         checks = [(outage_of, text) for text in self.outages] + [(newcomer_of, text) for text in self.newcomers]
         for check, text in checks:
             try:
                 check(text)
             except ValueError as error:
-                found.append(str(error))
-        return found
+                faults.append(str(error))
+        return faults

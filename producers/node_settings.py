@@ -197,7 +197,7 @@ class NodeSettings:
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        found = too_small(
+        faults = too_small(
             [
                 ("flush_ms", self.flush_ms, 10.0, "each flush is a Kafka record"),
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from messages"),
@@ -209,31 +209,31 @@ class NodeSettings:
             ]
         )
         if self.flush_ms > 1_000:
-            found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
-        found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
+            faults.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+        faults += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
-            found.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
+            faults.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
         streams = [("durable_stream", self.durable_stream)] if self.durable_stream else []
         streams += [("local_streams", name) for name in self.local_streams if name != ANY]
         for setting, name in streams:
             if not name or set(name) & set(" .*>/\\") or not name.isprintable():
-                found.append(f"{setting} has {name!r}: a stream's name has no spaces, dots, *, > and /")
+                faults.append(f"{setting} has {name!r}: a stream's name has no spaces, dots, *, > and /")
         if bool(self.connector_certificate_file) != bool(self.connector_key_file):
-            found.append("connector_certificate_file and connector_key_file go together: give both or neither")
+            faults.append("connector_certificate_file and connector_key_file go together: give both or neither")
         for name in ("connector", "connector_api"):
             if "@" in (getattr(self, name) or ""):
-                found.append(
+                faults.append(
                     f"{name} holds a login: use {name}_user and {name}_password_file instead, so that no settings "
                     "contain it"
                 )
         for group in self.groups_once:
             if not group or not group.isprintable() or len(quote(group, safe="")) > GROUP_LENGTH_MAX:
-                found.append(
+                faults.append(
                     f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters, as in a URL"
                 )
-        found += self._connector_faults() + listen_faults(self.listen)
-        return found + port_faults(self.metrics_port, self.metrics_host)
+        faults += self._connector_faults() + listen_faults(self.listen)
+        return faults + port_faults(self.metrics_port, self.metrics_host)
 
     def _connector_faults(self) -> list[str]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}

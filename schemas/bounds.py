@@ -98,9 +98,9 @@ def span_fault(start_ms: int, end_ms: int) -> str:
 
 
 def _bounds_of(record_type: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[FieldBound]:
-    found = msgspec.inspect.type_info(record_type)
-    assert isinstance(found, msgspec.inspect.StructType)
-    for field in found.fields:
+    info = msgspec.inspect.type_info(record_type)
+    assert isinstance(info, msgspec.inspect.StructType)
+    for field in info.fields:
         place, kind = (*path, field.name), field.type
         if isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
             if kind.ge is not None or kind.le is not None:

@@ -54,15 +54,15 @@ def is_crossed(member: ShownMember) -> bool:
 
 def _view_faults(view: LiveView, now_ms: int) -> list[str]:
     """Return what is wrong now, without past faults."""
-    found = []
+    faults = []
     if view.is_standby and not view.leader:
-        found.append("this standby knows of no leading controller")
-    found += [f"the controller's {what}: {count}" for what, count in view.faults.items() if what.startswith("clock")]
+        faults.append("this standby knows of no leading controller")
+    faults += [f"the controller's {what}: {count}" for what, count in view.faults.items() if what.startswith("clock")]
     if view.standby_reason:
-        found.append(f"this controller must not lead: {view.standby_reason}")
+        faults.append(f"this controller must not lead: {view.standby_reason}")
     if not view.is_standby:
-        found += _window_faults(view, now_ms) + _plan_faults(view, now_ms) + _deaths(view)
-    return found
+        faults += _window_faults(view, now_ms) + _plan_faults(view, now_ms) + _deaths(view)
+    return faults
 
 
 def _window_faults(view: LiveView, now_ms: int) -> list[str]:
@@ -70,26 +70,26 @@ def _window_faults(view: LiveView, now_ms: int) -> list[str]:
     if window is None:
         return ["no window has closed yet"]
     age_ms = now_ms - window.end_ms
-    found = []
+    faults = []
     if age_ms > age_ms_max:
-        found.append(
+        faults.append(
             f"the newest window ended {age_ms / 1000:.0f} s ago, and nothing is decided on windows older "
             f"than {age_ms_max / 1000:.0f} s"
         )
     if not window.is_complete:
-        found.append(f"the newest window is incomplete: {window.fault}")
+        faults.append(f"the newest window is incomplete: {window.fault}")
     wrong = {name: ms for name, ms in window.clock_offsets_ms.items() if abs(ms) > CLOCK_OFFSET_MS_MAX}
-    return found + [f"the clock of {broker} is {offset_text(offset_ms)}" for broker, offset_ms in wrong.items()]
+    return faults + [f"the clock of {broker} is {offset_text(offset_ms)}" for broker, offset_ms in wrong.items()]
 
 
 def _plan_faults(view: LiveView, now_ms: int) -> list[str]:
-    found = []
+    faults = []
     for plan in view.plans:
         since_ms = plan.history[-1].time_ms if plan.history else now_ms
         limit_ms = view.limits.phase_ms_max.get(plan.phase)
         if limit_ms is not None and now_ms - since_ms > STALL_FACTOR * limit_ms:
-            found.append(f"{plan.plan} has been {plan.phase} for {(now_ms - since_ms) / 1000:.0f} s")
-    return found
+            faults.append(f"{plan.plan} has been {plan.phase} for {(now_ms - since_ms) / 1000:.0f} s")
+    return faults
 
 
 def _deaths(view: LiveView) -> list[str]:
@@ -103,5 +103,5 @@ def _deaths(view: LiveView) -> list[str]:
 
 
 def _alert_texts(alerts: Mapping[str, Any], severity: str) -> list[str]:
-    found = [str(alert.get("text")) for alert in alerts.get("active") or () if alert.get("severity") == severity]
-    return found[:ALERTS_SHOWN]
+    texts = [str(alert.get("text")) for alert in alerts.get("active") or () if alert.get("severity") == severity]
+    return texts[:ALERTS_SHOWN]

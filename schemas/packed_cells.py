@@ -46,8 +46,8 @@ class PackedSecond(Struct, frozen=True):
         names = self.publishers.split(SEPARATOR)
         lengths = [len(name) for name in names]
         if not 0 < min(lengths) <= max(lengths) <= NAME_LENGTH_MAX:
-            found = f"{min(lengths)} to {max(lengths)} characters"
-            raise ValueError(f"publishers have names of {found}: they have 1 to {NAME_LENGTH_MAX}")
+            lengths_text = f"{min(lengths)} to {max(lengths)} characters"
+            raise ValueError(f"publishers have names of {lengths_text}: they have 1 to {NAME_LENGTH_MAX}")
         if UNCLEAN_ANYWHERE.search(self.publishers.replace(SEPARATOR, "")):
             raise ValueError("a publisher's name has a control character")
         for name in ("blocks", "masks", "published", "local_deliveries", "bytes"):

@@ -107,9 +107,9 @@ class PackedDeliveries(Struct, frozen=True):
         rows, cells = self.row_count, len(self.blocks) // LONG.itemsize
         for kind, names, count in ((INDEX, INDEXES, rows), (LONG, SUMS, rows), (LONG, CELLS, cells)):
             for name in names:
-                found, wanted = len(getattr(self, name)), kind.itemsize * count
-                if found != wanted:
-                    yield f"{name} has {found} bytes, {wanted} are {count} numbers as in the columns next to it"
+                length, wanted = len(getattr(self, name)), kind.itemsize * count
+                if length != wanted:
+                    yield f"{name} has {length} bytes, {wanted} are {count} numbers as in the columns next to it"
 
 
 def _lines(text: str) -> tuple[str, ...]:

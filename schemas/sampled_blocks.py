@@ -110,12 +110,14 @@ def share_text(share: float) -> str:
 
 def sampling_faults(share: float, counts_s: int, run: int) -> list[str]:
     """Return what is wrong with the settings of a sample, one sentence each."""
-    found = [f"sample_share {fault}"] if (fault := share_fault(share)) else []
+    faults = [f"sample_share {fault}"] if (fault := share_fault(share)) else []
     if counts_s < 1:
-        found.append(f"sample_counts_s is {counts_s}: at least 1, deliveries are reported per second")
+        faults.append(f"sample_counts_s is {counts_s}: at least 1, deliveries are reported per second")
     if run not in RUNS:
-        found.append(f"sample_run is {run}: one of {', '.join(map(str, sorted(RUNS)))}, a block of telemetry or a part")
-    return found
+        faults.append(
+            f"sample_run is {run}: one of {', '.join(map(str, sorted(RUNS)))}, a block of telemetry or a part"
+        )
+    return faults
 
 
 def rule_of_counts(block: int) -> SampleRule | None:

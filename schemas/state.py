@@ -55,8 +55,8 @@ class PublisherDelivery(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not len(self.blocks) == len(self.masks) == len(self.published):
-            found = f"{len(self.blocks)} blocks, {len(self.masks)} masks, {len(self.published)} published"
-            raise ValueError(f"{found}: one of each for each block")
+            sizes_text = f"{len(self.blocks)} blocks, {len(self.masks)} masks, {len(self.published)} published"
+            raise ValueError(f"{sizes_text}: one of each for each block")
 
 
 class QueueState(Struct, frozen=True):

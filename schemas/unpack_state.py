@@ -19,11 +19,11 @@ PACKED, UNPACKED = "packed_deliveries", "delivery"
 
 def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple[StateRow, ...], WindowClosed]:
     """Return the rows with packed ones as single rows, and the marker with adjusted counts."""
-    found: dict[tuple[str, str], StateRow] = {}
+    rows_by_key: dict[tuple[str, str], StateRow] = {}
     packed: list[StateRow] = []
     for row in rows:
         if row.packed_deliveries is None:
-            found[row.kind, row.entity] = row
+            rows_by_key[row.kind, row.entity] = row
         else:
             packed.append(row)
     bodies: dict[tuple[str, str], PublisherDelivery] = {}
@@ -35,12 +35,14 @@ def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple
     for body in bodies.values():
         entity = f"{body.publisher}|{body.broker}"
         single = StateRow(marker.window_start_ms, marker.window_end_ms, UNPACKED, entity, delivery=body)
-        found.setdefault((UNPACKED, entity), single)  # Jobs of two versions may have written both: they are equal.
+        rows_by_key.setdefault(
+            (UNPACKED, entity), single
+        )  # Jobs of two versions may have written both: they are equal.
     counts = {UNPACKED if kind == PACKED else kind: count for kind, count in marker.row_counts.items()}
     if PACKED in marker.row_counts:
         missing = marker.row_counts[PACKED] - len(packed)
-        counts[UNPACKED] = sum(kind == UNPACKED for kind, _ in found) + missing
-    return tuple(found.values()), msgspec.structs.replace(marker, row_counts=counts)
+        counts[UNPACKED] = sum(kind == UNPACKED for kind, _ in rows_by_key) + missing
+    return tuple(rows_by_key.values()), msgspec.structs.replace(marker, row_counts=counts)
 
 
 def single_deliveries(columns: DeliveryColumns) -> Iterator[PublisherDelivery]:

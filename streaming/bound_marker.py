@@ -19,12 +19,12 @@ FRAMING_BYTES = 1_024  # At most what a marker has besides its brokers and clock
 def newest_boots(brokers: Sequence[BrokerCompleteness], boots_max: int) -> tuple[BrokerCompleteness, ...]:
     """Return the entries of at most this many boots of each broker, the newest; they are sorted by name and boot."""
     left = Counter(entry.broker for entry in brokers)
-    found = []
+    boots = []
     for entry in brokers:
         if left[entry.broker] <= boots_max:
-            found.append(entry)
+            boots.append(entry)
         left[entry.broker] -= 1
-    return tuple(found)
+    return tuple(boots)
 
 
 def bounded_marker(marker: WindowClosed, bytes_max: int = SENT_BYTES_MAX) -> WindowClosed:

@@ -20,13 +20,13 @@ def check_timestamps(settings: StreamingSettings) -> None:
     if settings.create_time or settings.bounds.future_ms_max is None:
         return
     for topic in source_topics(settings):
-        found = timestamp_type(settings.kafka, topic)
-        if found is None:
+        kind = timestamp_type(settings.kafka, topic)
+        if kind is None:
             log.warning("timestamp_type_unknown", topic=topic, wanted=LOG_APPEND_TIME)
-        elif found != LOG_APPEND_TIME:
+        elif kind != LOG_APPEND_TIME:
             hint = alter_hint(settings.kafka, topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
             raise StreamingJobError(
-                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times come from the senders and a "
+                f"{TIMESTAMP_TYPE} of topic {topic} is {kind}, so its times come from the senders and a "
                 f"wrong clock cannot be detected: alter it ({hint}), or set streaming.create_time for a replay",
                 EXIT_REFUSED,
             )

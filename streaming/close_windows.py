@@ -115,7 +115,7 @@ def close_windows(merged: MergedWindows, window_ms: int, late_rows: int = 0) -> 
 
 def shard_windows(merged: MergedWindows, window_ms: int) -> list[ShardWindow]:
     """Return one shard's rows of each window, ascending."""
-    found: list[ShardWindow] = []
+    closed: list[ShardWindow] = []
     for start_ms in merged.window_starts_ms.tolist():
         window = Window(start_ms, start_ms + window_ms)
         queues, rtts, churn = (tuple(rows(merged, window)) for rows in (_queue_rows, _rtt_rows, _churn_rows))
@@ -130,8 +130,8 @@ def shard_windows(merged: MergedWindows, window_ms: int) -> list[ShardWindow]:
             tuple(_clocks(merged, window)),
             len(every) - len(brokers),
         )
-        found.append(ShardWindow(window, merged.deliveries, (*queues, *rtts, *churn), summary))
-    return found
+        closed.append(ShardWindow(window, merged.deliveries, (*queues, *rtts, *churn), summary))
+    return closed
 
 
 def join_window(shards: Sequence[ShardSummary], window_ms: int, late_rows: int = 0) -> JoinedWindow:

@@ -131,15 +131,15 @@ def _reached(known_ms: dict[str, int], timed: RowTimes, earliest_ms: int) -> dic
     newest_ms = np.full(len(names), NEVER_MS, dtype=np.int64)
     np.maximum.at(newest_ms, timed.broker.indices.to_numpy(), timed.reached_ms)
     newest = {name: time_ms for name, time_ms in zip(names, newest_ms.tolist(), strict=True) if time_ms != NEVER_MS}
-    found = {broker: max(time_ms, newest.pop(broker, 0)) for broker, time_ms in known_ms.items()}
+    reached_ms = {broker: max(time_ms, newest.pop(broker, 0)) for broker, time_ms in known_ms.items()}
     # In an order that does not depend on that of the rows: all shards must await the same.
-    found |= dict(sorted(newest.items())[: max(BROKERS_MAX - len(found), 0)])
-    return {broker: time_ms for broker, time_ms in found.items() if not 0 < time_ms < earliest_ms}
+    reached_ms |= dict(sorted(newest.items())[: max(BROKERS_MAX - len(reached_ms), 0)])
+    return {broker: time_ms for broker, time_ms in reached_ms.items() if not 0 < time_ms < earliest_ms}
 
 
 def _passed(closing: Closing, timed: RowTimes, window_ms: int) -> dict[int, int]:
     """Return when Kafka received the first record from beyond each window that was open before these rows."""
-    found = dict(closing.passed_ms)
+    passed_ms = dict(closing.passed_ms)
     order = np.argsort(timed.reached_ms, kind="stable")
     reached_ms = timed.reached_ms[order]
     first_ms = np.minimum.accumulate(timed.kafka_ms[order][::-1])[::-1]
@@ -148,16 +148,16 @@ def _passed(closing: Closing, timed: RowTimes, window_ms: int) -> dict[int, int]
     earliest_ms = max(begin_ms, int(reached_ms[-1]) - PASSED_WINDOWS_MAX * window_ms)
     for end_ms in range(earliest_ms - earliest_ms % window_ms + window_ms, int(reached_ms[-1]) + 1, window_ms):
         at_ms = int(first_ms[np.searchsorted(reached_ms, end_ms)])
-        found[end_ms] = min(found.get(end_ms, at_ms), at_ms)
-    return found
+        passed_ms[end_ms] = min(passed_ms.get(end_ms, at_ms), at_ms)
+    return passed_ms
 
 
 def _settled(known_ms: dict[int, int], timed: RowTimes, window_ms: int, grace_ms: int) -> dict[int, int]:
     """Return how long the newest windows with deliveries took to settle: at most the grace, by window end."""
     end_ms = timed.window_start_ms[timed.has_cells] + window_ms
     took_ms = np.clip(timed.reached_ms[timed.has_cells] - end_ms, 0, grace_ms)
-    found = dict(known_ms)
+    settled_ms = dict(known_ms)
     for window_end_ms in np.unique(end_ms).tolist():
         longest_ms = int(took_ms[end_ms == window_end_ms].max())
-        found[window_end_ms] = max(found.get(window_end_ms, 0), longest_ms)
-    return dict(sorted(found.items())[-SETTLED_WINDOWS:])
+        settled_ms[window_end_ms] = max(settled_ms.get(window_end_ms, 0), longest_ms)
+    return dict(sorted(settled_ms.items())[-SETTLED_WINDOWS:])

@@ -80,12 +80,12 @@ class ColumnWalk:
             name, kind = field["name"], field["type"]
             is_wanted = name in wanted
             if isinstance(kind, Mapping) and kind["type"] == "array":
-                found = self._array(kind["items"], is_wanted)
+                column = self._array(kind["items"], is_wanted)
             else:
                 values = self._plain(kind, all_bodies, is_wanted)
-                found = self._arrow(kind, values, all_bodies) if is_wanted else None
-            if found is not None:
-                columns[name] = found
+                column = self._arrow(kind, values, all_bodies) if is_wanted else None
+            if column is not None:
+                columns[name] = column
         self.is_bad |= self.at != self._ends
         return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
@@ -93,7 +93,7 @@ class ColumnWalk:
         """Return the arrays at all cursors; reads the first items of all, then the second, and so on."""
         fields = _fields_of(item)
         owners: list[Longs] = []
-        found: list[list[_Values]] = []
+        collected: list[list[_Values]] = []
         rows = np.arange(self.at.size, dtype=np.int64)
         while rows.size:  # An array is a sequence of counted blocks ending with an empty one.
             left = self._count(rows)
@@ -103,7 +103,7 @@ class ColumnWalk:
                 values = self._items(fields, owner, is_wanted)
                 if is_wanted:
                     owners.append(owner)
-                    found.append(values)
+                    collected.append(values)
                 left = left - 1
                 owner, left = owner[left > 0], left[left > 0]
         if not is_wanted:
@@ -113,7 +113,7 @@ class ColumnWalk:
         offsets = np.zeros(self.at.size + 1, dtype=np.int32)
         np.cumsum(np.bincount(owner, minlength=self.at.size), out=offsets[1:])
         columns = [
-            self._arrow(kind, _joined([values[place] for values in found], kind).taken(order), owner[order])
+            self._arrow(kind, _joined([values[place] for values in collected], kind).taken(order), owner[order])
             for place, (_, kind) in enumerate(fields)
         ]
         is_record = not isinstance(item, str)
@@ -226,9 +226,9 @@ class ColumnWalk:
         lasts_before = self._ends_of_longs.before
         before = lasts_before[LONG_BYTES_MAX - 2 : -1].copy()
         before[1:] -= lasts_before[: before.size - 1]
-        found = np.zeros(self._bytes.size, dtype=np.bool_)
-        found[LONG_BYTES_MAX - 1 :] = (before == 0) & (self._bytes[LONG_BYTES_MAX - 1 :] > 1)
-        return np.cumsum(found, dtype=np.int32) if found.any() else None
+        overlong = np.zeros(self._bytes.size, dtype=np.bool_)
+        overlong[LONG_BYTES_MAX - 1 :] = (before == 0) & (self._bytes[LONG_BYTES_MAX - 1 :] > 1)
+        return np.cumsum(overlong, dtype=np.int32) if overlong.any() else None
 
     def _refuse_overlong(self, rows: Longs, begin: Longs, end: Longs) -> None:
         """Mark the bodies that have a number of more than 64 bits among the longs from ``begin`` to ``end``."""
@@ -244,10 +244,10 @@ class ColumnWalk:
         offsets = np.zeros(values.numbers.size + 1, dtype=np.int64)
         np.cumsum(values.lengths, out=offsets[1:])
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._gathered(values.numbers, values.lengths, offsets))]
-        found = pa.Array.from_buffers(pa.large_binary(), values.numbers.size, buffers)
+        array = pa.Array.from_buffers(pa.large_binary(), values.numbers.size, buffers)
         if kind == "bytes":
-            return found
-        coded = found.dictionary_encode()
+            return array
+        coded = array.dictionary_encode()
         texts, wrong = [], []
         for place, raw in enumerate(coded.dictionary.to_pylist()):
             try:

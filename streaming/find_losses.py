@@ -61,15 +61,15 @@ def find_losses(kafka: KafkaAccess, start: Offsets, end: Offsets) -> list[Loss] 
     """
     consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
-        found = []
+        losses = []
         for place, first in sorted(start.items()):
             if place not in end:  # Its agent is gone: the topic is no longer read.
                 continue
             low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=ASK_TIMEOUT_S)
             if low > first:
                 until_ms = _time_ms(consumer, place, low) if low < high else None
-                found.append(Loss(place, first, min(low, end[place]), until_ms))
-        return found
+                losses.append(Loss(place, first, min(low, end[place]), until_ms))
+        return losses
     except KafkaException as error:
         log.warning("losses_unknown", reason=error.args[0].str())
         return None

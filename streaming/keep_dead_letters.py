@@ -122,11 +122,11 @@ def read_position(settings: StreamingSettings) -> Position:
     file = settings.position_file
     if not file.exists():
         return Position(None, 0)
-    found = json.loads(file.read_text(encoding="utf-8"))
-    by_topic = found["next_offsets"]
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    by_topic = stored["next_offsets"]
     if any(isinstance(offset, int) for offset in by_topic.values()):  # Written before agents had topics.
         by_topic = {settings.source_topic: by_topic}
-    return Position(_places(by_topic), int(found.get("read_ms", 0)))
+    return Position(_places(by_topic), int(stored.get("read_ms", 0)))
 
 
 def _places(by_topic: Mapping[str, Mapping[str, int]]) -> Offsets:
@@ -137,7 +137,7 @@ def _places(by_topic: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
     """Return the offsets as Spark writes them."""
-    found: dict[str, dict[str, int]] = {topic: {} for topic in topics_of(offsets)}
+    by_topic: dict[str, dict[str, int]] = {topic: {} for topic in topics_of(offsets)}
     for (topic, partition), offset in offsets.items():
-        found[topic][str(partition)] = offset
-    return found
+        by_topic[topic][str(partition)] = offset
+    return by_topic

@@ -44,13 +44,15 @@ def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
         replace_file(marker, json.dumps(_identity(settings), indent=1, sort_keys=True) + "\n")
         return settings
     try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
+        stored = json.loads(marker.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointMismatchError(f"{marker} is not readable ({error}): empty {directory}") from error
-    settings = sized(settings, brokers, _kept_shards(found))
+    settings = sized(settings, brokers, _kept_shards(stored))
     wanted = _identity(settings)
     differences = [
-        f"{name} {found.get(name)!r} instead of {value!r}" for name, value in wanted.items() if found.get(name) != value
+        f"{name} {stored.get(name)!r} instead of {value!r}"
+        for name, value in wanted.items()
+        if stored.get(name) != value
     ]
     if differences:
         raise CheckpointMismatchError(
@@ -83,8 +85,8 @@ def shards_before_start(settings: StreamingSettings) -> int:
     return sized(settings, len(known_brokers(settings)), kept).shards
 
 
-def _kept_shards(found: dict[str, Any]) -> int | None:
-    kept = found.get("shards")
+def _kept_shards(stored: dict[str, Any]) -> int | None:
+    kept = stored.get("shards")
     return kept if type(kept) is int and kept > 0 else None
 
 

@@ -122,6 +122,6 @@ def _parts(start_ms: int, segments: list[PackedParts]) -> WindowParts:
 def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
     """Return the bodies of PART_SCHEMA that are concatenated in ``data``, with these lengths in bytes."""
     ends = np.cumsum(lengths)
-    found = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
-    assert found.places.size == lengths.size, "Spark wrote a part that does not decode"
-    return with_cells(found.rows)
+    decoded = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
+    assert decoded.places.size == lengths.size, "Spark wrote a part that does not decode"
+    return with_cells(decoded.rows)

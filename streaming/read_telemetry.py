@@ -232,8 +232,8 @@ def _decoded() -> Column:
             body = F.substring(value, size + 1, rest)
             batch = from_avro(body, writer.text, {"mode": "PERMISSIVE", "avroSchema": reader})
             is_short = F.length(value) <= RECORD_BYTES_MAX
-            found = header.isin([F.lit(magic) for magic in accepted_magics]) & is_short
-            branches = F.when(found, batch) if branches is None else branches.when(found, batch)
+            is_valid = header.isin([F.lit(magic) for magic in accepted_magics]) & is_short
+            branches = F.when(is_valid, batch) if branches is None else branches.when(is_valid, batch)
     assert branches is not None, f"{RECORD} has no schema"
     return branches
 
@@ -244,12 +244,12 @@ def _fault(settings: StreamingSettings) -> Column:
     too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, but at most {RECORD_BYTES_MAX} are read"))
     fault = F.when(size > RECORD_BYTES_MAX, too_large)
     fault = fault.when(F.col("batch.broker").isNull(), _undecodable_reason())
-    for found, why in (
+    for condition, why in (
         *implausible(),
         *unknown_brokers(known_brokers(settings)),
         *wrong_topics(broker_topics(settings)),
     ):
-        fault = fault.when(found, why)
+        fault = fault.when(condition, why)
     return fault
 
 
@@ -286,12 +286,12 @@ def _near(name: str, bounds: EventBounds) -> Column:
         far |= F.array_min(seconds) * SECOND_MS < earliest_ms
 
     def is_near(each: Column) -> Column:
-        second_ms, found = each["second"] * SECOND_MS, F.lit(True)
+        second_ms, is_within = each["second"] * SECOND_MS, F.lit(True)
         if latest_ms is not None:
-            found &= second_ms <= latest_ms
+            is_within &= second_ms <= latest_ms
         if earliest_ms is not None:
-            found &= second_ms >= earliest_ms
-        return found
+            is_within &= second_ms >= earliest_ms
+        return is_within
 
     return F.when(F.col("fault").isNull() & far, F.filter(cells, is_near)).otherwise(cells)
 

@@ -12,8 +12,8 @@ def reduced(operation: np.ufunc, values: Longs, starts: Longs) -> Longs:
     """Return one value for each group; unlike reduceat, accepts an empty column."""
     if not starts.size:
         return np.zeros(0, dtype=np.int64)
-    found: Longs = operation.reduceat(values, starts)
-    return found
+    totals: Longs = operation.reduceat(values, starts)
+    return totals
 
 
 def added(values: Longs, starts: Longs) -> Longs:

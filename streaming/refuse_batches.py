@@ -39,23 +39,25 @@ def unknown_brokers(brokers: Sequence[str]) -> list[Refusal]:
         return []
     broker = F.col("batch.broker")
     reason = " is not in the inventory: `regraft members add` admits it, or stop the process that sends in its name"
-    found: list[Refusal] = [(~broker.isin(*brokers), F.concat(F.lit("broker "), broker, F.lit(reason)))]
+    refusals: list[Refusal] = [(~broker.isin(*brokers), F.concat(F.lit("broker "), broker, F.lit(reason)))]
     for name in PEERS:
         is_unlisted = F.exists(f"batch.{name}", lambda peer: ~peer.isin("", *brokers))
-        found.append((is_unlisted, F.concat(F.lit(f"a {name} of broker "), broker, F.lit(" is not in the inventory"))))
-    return found
+        refusals.append(
+            (is_unlisted, F.concat(F.lit(f"a {name} of broker "), broker, F.lit(" is not in the inventory")))
+        )
+    return refusals
 
 
 def wrong_topics(topics: BrokerTopics) -> list[Refusal]:
     """Return refusals of batches in another topic than their broker's agent's; none without agents."""
     broker, topic = F.col("batch.broker"), F.col("topic")
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     for agent in topics.agents if topics.agent_of else ():
         own = [name for name, its_agent in topics.agent_of.items() if its_agent == agent]
         is_wrong = topic != F.lit(topic_name(TELEMETRY, topics.namespace, agent))
         reason = F.format_string(WRONG_AGENT_TEXT, broker, F.lit(agent or NO_AGENT_TEXT), topic)
-        found.append((broker.isin(*own) & is_wrong, reason))
-    return found
+        refusals.append((broker.isin(*own) & is_wrong, reason))
+    return refusals
 
 
 def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
@@ -64,7 +66,7 @@ def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
     texts = [F.array_join(column, SEPARATOR) if len(bound.path) > 1 else column for bound, column in columns]
     packed, joined = F.array_join("batch.seconds.publishers", LINE_END), F.concat_ws(SEPARATOR, *texts)
     unclean = F.lit("a name in it has characters that cannot be shown")
-    found: list[Refusal] = [
+    refusals: list[Refusal] = [
         (~F.is_valid_utf8(joined) | ~F.is_valid_utf8(packed), F.lit("a name in it is not UTF-8")),
         (joined.rlike(f"[{UNCLEAN}]"), unclean),
     ]
@@ -76,8 +78,8 @@ def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
             is_beyond = ~F.length(column).between(least, most)
         else:
             is_beyond = F.exists(column, partial(_is_beyond, least, most))
-        found.append((is_beyond, F.lit(f"{bound.name} is shorter than {least} or longer than {most} characters")))
-    return found
+        refusals.append((is_beyond, F.lit(f"{bound.name} is shorter than {least} or longer than {most} characters")))
+    return refusals
 
 
 def _is_torn(second: Column) -> Column:

@@ -217,19 +217,19 @@ class StreamingSettings:
 
     def faults(self) -> list[str]:
         """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        found: list[str] = []
+        faults: list[str] = []
         if not self.bootstrap.strip():
-            found.append("bootstrap is empty: name the Kafka servers as host:port")
+            faults.append("bootstrap is empty: name the Kafka servers as host:port")
         if self.checkpoint_uri and not URI.match(self.checkpoint_uri):
-            found.append(
+            faults.append(
                 f"checkpoint_uri is {self.checkpoint_uri!r}: it must be a scheme and an absolute path, like "
                 "hdfs://NAME/PATH or file:///PATH"
             )
         if not self.namespace.strip():
-            found.append("namespace is empty: name the prefix of the topics, for example regraft")
+            faults.append("namespace is empty: name the prefix of the topics, for example regraft")
         if self.window_ms < SECOND_MS or self.window_ms % SECOND_MS:
-            found.append(f"window_ms is {self.window_ms}: deliveries are reported per second, use a multiple of 1000")
-        found += [
+            faults.append(f"window_ms is {self.window_ms}: deliveries are reported per second, use a multiple of 1000")
+        faults += [
             f"{name} is {value}, at least {least} is needed: {advice}"
             for name, value, least, advice in (
                 ("grace_ms", self.grace_ms, 0, "it is a duration in ms"),
@@ -246,10 +246,10 @@ class StreamingSettings:
             if value < least
         ]
         if self.future_ms_max is not None and self.future_ms_max < 0:
-            found.append(f"future_ms_max is {self.future_ms_max}: at least 0, it is a distance in ms")
+            faults.append(f"future_ms_max is {self.future_ms_max}: at least 0, it is a distance in ms")
         if self.past_ms_max is not None and self.past_ms_max < self.window_ms:
-            found.append(
+            faults.append(
                 f"past_ms_max is {self.past_ms_max}, less than a window of {self.window_ms}: good records would be "
                 "refused"
             )
-        return found + port_faults(self.metrics_port, self.metrics_host)
+        return faults + port_faults(self.metrics_port, self.metrics_host)

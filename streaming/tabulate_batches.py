@@ -68,9 +68,9 @@ def _beyond(batches: pa.StructArray, bound: FieldBound) -> NDArray[np.bool_]:
     if len(bound.path) == 1:
         return _values_beyond(column, bound)
     owner = np.repeat(np.arange(len(column), dtype=np.int64), column.value_lengths().to_numpy(zero_copy_only=False))
-    found = np.zeros(len(column), dtype=np.bool_)
-    found[owner[_values_beyond(column.flatten().field(bound.path[1]), bound)]] = True
-    return found
+    beyond = np.zeros(len(column), dtype=np.bool_)
+    beyond[owner[_values_beyond(column.flatten().field(bound.path[1]), bound)]] = True
+    return beyond
 
 
 def _values_beyond(values: pa.Array, bound: FieldBound) -> NDArray[np.bool_]:

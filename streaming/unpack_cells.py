@@ -50,11 +50,11 @@ def with_cells(batches: pa.StructArray) -> pa.StructArray:
 
 def is_torn(batches: pa.StructArray) -> NDArray[np.bool_]:
     """Mark the batches with a packed second that violates the layout."""
-    found = np.zeros(len(batches), dtype=np.bool_)
+    torn = np.zeros(len(batches), dtype=np.bool_)
     seconds = batches.field(SECONDS)
     groups = seconds.flatten()
     if not len(groups):
-        return found
+        return torn
     count = _cell_counts(groups)
     wrong = np.zeros(len(groups), dtype=np.bool_)
     for name, width in WIDTHS.items():
@@ -64,8 +64,8 @@ def is_torn(batches: pa.StructArray) -> NDArray[np.bool_]:
     coded = groups.field("publishers")
     texts = np.array([_is_unclean(text) for text in coded.dictionary.to_pylist()], dtype=np.bool_)
     wrong |= texts[coded.indices.to_numpy(zero_copy_only=False)]
-    found[_owner(seconds)[wrong]] = True
-    return found
+    torn[_owner(seconds)[wrong]] = True
+    return torn
 
 
 def _is_unclean(text: str) -> bool:

@@ -115,8 +115,8 @@ def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
     numbers = F.col("id").cast("int")
     tried = spark.range(shards * KEYS_TRIED_PER_SHARD)
     rows = tried.groupBy(F.pmod(F.hash(numbers), F.lit(shards)).alias("place")).agg(F.min(numbers).alias("key"))
-    found = {row["place"]: row["key"] for row in rows.collect()}
-    return tuple(found[place] for place in range(shards))
+    key_at = {row["place"]: row["key"] for row in rows.collect()}
+    return tuple(key_at[place] for place in range(shards))
 
 
 def limit_avro(spark: SparkSession) -> None:

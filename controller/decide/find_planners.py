@@ -82,13 +82,13 @@ def planner_of(name: str, **settings: object) -> Planner:
 
 def planner_faults(settings: ControllerSettings) -> list[str]:
     """Return one sentence for each planner in the settings that is not available."""
-    found = []
+    faults = []
     for what, name in _named_in(settings):
         try:
             planner_spec(name)
         except PlannerError as error:
-            found.append(f"{what} {error}")
-    return found
+            faults.append(f"{what} {error}")
+    return faults
 
 
 def own_faults(settings: ControllerSettings) -> list[str]:
@@ -119,10 +119,10 @@ def _named_in(settings: ControllerSettings) -> list[tuple[str, str]]:
 @cache
 def _plug_ins(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of other packages on the path, by planner name; imports none of them."""
-    found: dict[str, tuple[EntryPoint, ...]] = {}
+    by_name: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):
-        found[entry.name] = (*found.get(entry.name, ()), entry)
-    return found
+        by_name[entry.name] = (*by_name.get(entry.name, ()), entry)
+    return by_name
 
 
 def _place(entry: EntryPoint) -> str:
@@ -143,8 +143,8 @@ def _loaded(entry: EntryPoint) -> AnyPlannerSpec:
     fault = _spec_fault(entry.name, spec)
     if fault:
         raise PlannerError(f"{entry.name!r} of {_place(entry)} is not a planner: {fault}")
-    found: AnyPlannerSpec = spec
-    return found
+    loaded: AnyPlannerSpec = spec
+    return loaded
 
 
 def _spec_fault(name: str, spec: object) -> str:

@@ -125,8 +125,8 @@ class ShadowPlanner:
         shares = time_shares(window, [until_ms for until_ms, *_ in self._left])
         while self._left and self._left[0][0] <= window.start_ms:
             self._left.popleft()
-        found = zip(shares, reversed(overlays), strict=True)
-        return sum(share * self._kind.cost_per_s(overlay, window) for share, overlay in found if share)
+        intervals = zip(shares, reversed(overlays), strict=True)
+        return sum(share * self._kind.cost_per_s(overlay, window) for share, overlay in intervals if share)
 
     def _place(self, homes: Mapping[str, str]) -> None:
         kept = dict(list(homes.items())[max(len(homes) - HOMES_KEPT_MAX, 0) :])
@@ -211,9 +211,9 @@ class ShadowPlanner:
         known = self.overlay.home_of
         first = {client: home for client, home in homes_before([plan]).items() if client in known}
         before = before.with_homes(known | first)  # Includes the clients that have come or moved since.
-        found = verify_gain(plan, before, self.overlay, self._verify_on, self._kind, self._lifetime_s)
-        self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
-        if found.made_worse(self._settings.decision):
+        verification = verify_gain(plan, before, self.overlay, self._verify_on, self._kind, self._lifetime_s)
+        self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=verification.cost_observed_per_s)
+        if verification.made_worse(self._settings.decision):
             self.plans_rolled_back += 1
             self._left.append((now_ms, self.overlay, homes_after([plan])))
             self.overlay = before.at_epoch(self.overlay.epoch + 1)

@@ -98,8 +98,8 @@ def verify_gain(
     undone = windows if moved is None else moved.before(windows)
     without = [kind.cost_per_s(before, window) for window in undone]
     gains = [old - new for old, new in zip(without, observed, strict=True)]
-    found = [kind.counted_cost_per_s(window) for window in windows]
-    counted = [cost for cost in found if cost is not None]
+    verification = [kind.counted_cost_per_s(window) for window in windows]
+    counted = [cost for cost in verification if cost is not None]
     return Verification(
         cost_observed_per_s=statistics.fmean(observed),
         cost_without_per_s=statistics.fmean(without),
@@ -115,7 +115,7 @@ def plan_undoing(
     before: OverlayConfiguration,
     after: OverlayConfiguration,
     epoch_next: int,
-    found: Verification,
+    verification: Verification,
     newest: ClosedWindow,
     came_from: CameFrom = lambda home_from, home_to: (),
 ) -> Plan:
@@ -126,7 +126,7 @@ def plan_undoing(
     at a broker (second) that were at another one (first) before.
     """
     moves = _moves_back(plan, newest, came_from)
-    proposal = _proposal_back(plan, found, moves)
+    proposal = _proposal_back(plan, verification, moves)
     undo = msgspec.structs.replace(
         plan,
         plan=f"plan-{epoch_next}",
@@ -134,14 +134,14 @@ def plan_undoing(
         epoch_to=epoch_next,
         window_end_ms=newest.end_ms,
         proposals=(proposal,),
-        cost_before_per_s=found.cost_observed_per_s,
-        cost_predicted_per_s=found.cost_without_per_s,
+        cost_before_per_s=verification.cost_observed_per_s,
+        cost_predicted_per_s=verification.cost_without_per_s,
         phase=PlanPhase.PREPARING,
         history=(),
         undoes=plan.plan,
         cost_observed_per_s=None,
         control_messages=0,
-        gain_error_per_s=found.error_per_s,
+        gain_error_per_s=verification.error_per_s,
         moves=moves,
         subscribers_moved=(),
         refused=(),
@@ -149,15 +149,15 @@ def plan_undoing(
     return before.as_target(undo, after)
 
 
-def _proposal_back(plan: Plan, found: Verification, moves: tuple[ClientMove, ...]) -> Proposal:
+def _proposal_back(plan: Plan, verification: Verification, moves: tuple[ClientMove, ...]) -> Proposal:
     return Proposal(
         planner=UNDO_PLANNER,
         links_removed=plan.links_added,
         links_added=plan.links_removed,
-        cost_before_per_s=found.cost_observed_per_s,
-        cost_after_per_s=found.cost_without_per_s,
-        price_per_s=found.price_per_s,
-        reason=f"undoes {plan.plan}: {found.text}",
+        cost_before_per_s=verification.cost_observed_per_s,
+        cost_after_per_s=verification.cost_without_per_s,
+        price_per_s=verification.price_per_s,
+        reason=f"undoes {plan.plan}: {verification.text}",
         verdict_reason="the plan made things worse",
         moves=moves,
         id_moves=tuple(IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves),

@@ -118,14 +118,14 @@ class PlanRunner:
 
     def take_installs(self) -> list[CommandResult]:
         """Return, once, the answers of brokers that were to become outsiders of the overlay in force."""
-        found = list(self._installs)
+        installs = list(self._installs)
         self._installs.clear()
-        return found
+        return installs
 
     def take_outside(self) -> dict[str, int]:
         """Return, once, the brokers that report being outside the overlay, with the epoch that they refused."""
-        found, self._outside = self._outside, {}
-        return found
+        outside, self._outside = self._outside, {}
+        return outside
 
     def add(self, effects: Iterable[TransitionEffect]) -> None:
         """Queue effects that belong to no transition, to be run in order by the next :meth:`advance`."""

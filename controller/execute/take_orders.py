@@ -49,11 +49,11 @@ class OrderTaker:
 
     def read(self, plan_log: PlanLog, now_ms: int) -> None:
         """Process new orders; report and store what has not been reported yet."""
-        found = self._source.poll()
+        orders = self._source.poll()
         if self._source.version != self._version:
             self._begin()
         refused_count = 0
-        for given in found:
+        for given in orders:
             refusal, outcome = self._taken(given, plan_log)
             if outcome is AuditOutcome.REFUSED and given.offset >= 0 and len(self._refused) < REFUSED_MAX:
                 self._refused.add((given.offset, given.written_ms))
@@ -83,10 +83,10 @@ class OrderTaker:
 
     def _taken(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
         """Return the outcome of an order so far; one whose handling fails is refused, so it is not met again."""
-        found = "its handling failed, see the controller's log", AuditOutcome.REFUSED
+        outcome = "its handling failed, see the controller's log", AuditOutcome.REFUSED
         taken: list[tuple[str, AuditOutcome]] = []
         handle_each([given], lambda one: taken.append(self._take(one, plan_log)), self.faults, "order that failed")
-        return taken[0] if taken else found
+        return taken[0] if taken else outcome
 
     def _take(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
         """Accept the order if it is allowed; return why not (empty if it is) and its outcome so far."""
@@ -117,8 +117,8 @@ class OrderTaker:
 
     def take_about_members(self) -> list[Order]:
         """Return, once, the accepted orders about members, oldest first."""
-        found, self._about_members = self._about_members, []
-        return found
+        orders, self._about_members = self._about_members, []
+        return orders
 
     def _take_about_plan(self, given: GivenOrder, order: Order, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
         plan = _named(plan_log, order.subject)

@@ -159,13 +159,13 @@ class Transition:
 
         Participants are notified at once, because they wait for what the dead would have sent.
         """
-        found = set(brokers).intersection(self._brokers) - self._declared
-        if self.is_done or not found:
+        lost = set(brokers).intersection(self._brokers) - self._declared
+        if self.is_done or not lost:
             return []
-        self._declared |= found
-        self._lost |= found
+        self._declared |= lost
+        self._lost |= lost
         if self.plan.phase is PlanPhase.PREPARING:
-            reason = f"{name_some(sorted(found), NAMED_MAX)} declared dead: a plan needs every broker that takes part"
+            reason = f"{name_some(sorted(lost), NAMED_MAX)} declared dead: a plan needs every broker that takes part"
             return self._enter(PlanPhase.ABORTING, now_ms, reason) + self._enter_answered(now_ms)
         return self._enter_answered(now_ms) or self._ask(now_ms, self._living)
 

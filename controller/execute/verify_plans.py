@@ -104,40 +104,42 @@ class PlanVerifier:
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
         moved = MovedSubscribers.of(plan, self._clients.came_from)
-        found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
+        verification = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
         # If brokers do not report the moved subscribers' deliveries, the saving is assumed as predicted.
         is_whole = moved.are_reported(windows)
         is_to_save = is_whole and not (plan.undoes or needs_no_gain(plan.proposals))
-        is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
+        is_worse, followed_by = is_to_save and verification.made_worse(self._settings.decision), plan_log.in_force[-1]
         if is_worse and followed_by.plan == plan.plan:
             if self._runner.is_busy:
                 return  # The next plan is under way: this one is rolled back if that one is aborted.
-            self._verified = {plan.plan: found}
-            self._report_missed(plan, found, "it is rolled back", now_ms)
+            self._verified = {plan.plan: verification}
+            self._report_missed(plan, verification, "it is rolled back", now_ms)
             came = self._clients.came_from
-            self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1], came), now_ms)
+            self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, verification, windows[-1], came), now_ms)
             state.has_begun = True
             return
         if is_worse:
-            self._report_missed(plan, found, f"{followed_by.plan} followed, so the planners decide what to do", now_ms)
-        elif is_to_save and found.is_missed:
-            self._report_missed(plan, found, "it is kept", now_ms)
+            self._report_missed(
+                plan, verification, f"{followed_by.plan} followed, so the planners decide what to do", now_ms
+            )
+        elif is_to_save and verification.is_missed:
+            self._report_missed(plan, verification, "it is kept", now_ms)
         gains = observed_gains_per_s(plan, before, windows, kind, moved)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
         part = ", links and publishers alone: brokers do not report the moved subscribers separately"
-        text = found.text + part * (not is_whole)
-        self._close(msgspec.structs.replace(plan, proposals=proposals), found, text, now_ms)
+        text = verification.text + part * (not is_whole)
+        self._close(msgspec.structs.replace(plan, proposals=proposals), verification, text, now_ms)
 
-    def _close(self, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
+    def _close(self, plan: Plan, verification: Verification | None, reason: str, now_ms: int) -> None:
         """Store the plan as completed and report it."""
-        observed_per_s = None if found is None else found.cost_observed_per_s
+        observed_per_s = None if verification is None else verification.cost_observed_per_s
         completed = entered(plan, PlanPhase.COMPLETED, reason, now_ms)
         completed = msgspec.structs.replace(completed, cost_observed_per_s=observed_per_s)
         text = f"{plan.plan} completed: {reason}"
         event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
         self._runner.add([PersistPlan(completed), EmitEvent(event)])
 
-    def _report_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
-        text = f"{plan.plan}: {found.text}; {outcome}"
+    def _report_missed(self, plan: Plan, verification: Verification, outcome: str, now_ms: int) -> None:
+        text = f"{plan.plan}: {verification.text}; {outcome}"
         self._events.emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))

@@ -67,21 +67,21 @@ class PeerClaims:
         if named and self.is_muted(result.broker, now_ms):
             self._note("muted")
             return ()
-        found = tuple(peer for peer in named if peer in neighbours and peer != result.broker)
-        if len(found) < len(named):
+        peers = tuple(peer for peer in named if peer in neighbours and peer != result.broker)
+        if len(peers) < len(named):
             self._note("not_a_neighbour")
-        for peer in found:
+        for peer in peers:
             claim = Claim(result.broker, min(result.time_ms, now_ms), now_ms)
             self._claims.setdefault(peer, {})[result.broker] = claim
             self._note("counted")
-        return found
+        return peers
 
     def about(self, broker: str, since_ms: int, now_ms: int, speakers: Collection[str]) -> list[Claim]:
         """Return the claims about a broker that was in its present state since a time, made by any of ``speakers``."""
-        found = self._claims.get(broker, {})
-        for by in [by for by, one in found.items() if now_ms - one.received_ms > CLAIM_KEPT_MS]:
-            del found[by]
-        return [one for by, one in sorted(found.items()) if one.reported_ms >= since_ms and by in speakers]
+        claims = self._claims.get(broker, {})
+        for by in [by for by, one in claims.items() if now_ms - one.received_ms > CLAIM_KEPT_MS]:
+            del claims[by]
+        return [one for by, one in sorted(claims.items()) if one.reported_ms >= since_ms and by in speakers]
 
     def forget(self, broker: str) -> None:
         """Forget the claims about a broker whose state has changed."""

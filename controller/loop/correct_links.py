@@ -120,7 +120,7 @@ def _error_share(point: CostPoint) -> float:
 
 
 def _drift_text(drift: float, limit: float, *, is_refitted: bool) -> str:
-    found = f"counted messages cost {drift:+.0%} versus the model at measured delays (limit {limit:.0%})"
+    text = f"counted messages cost {drift:+.0%} versus the model at measured delays (limit {limit:.0%})"
     if is_refitted:
-        return f"{found}: all links of the overlay now cost what was measured"
-    return f"{found}: link costs agree with measurements, so brokers send other messages than the model counts"
+        return f"{text}: all links of the overlay now cost what was measured"
+    return f"{text}: link costs agree with measurements, so brokers send other messages than the model counts"

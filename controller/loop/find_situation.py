@@ -46,8 +46,8 @@ class SituationFinder:
         kind = self._kind.over(state.fleet.inventory_over(present.brokers))
         changed_ms = state.changed_since_ms or 0
         leaving = state.fleet.in_state(MemberState.LEAVING)
-        found, horizon = self._windows.horizon(newest, state.changed_since_ms)
-        windows = tuple(window.over(present.brokers) for window in found)
+        seen, horizon = self._windows.horizon(newest, state.changed_since_ms)
+        windows = tuple(window.over(present.brokers) for window in seen)
         contiguous = tuple(window.over(present.brokers) for window in self._windows.contiguous(newest))
         state.horizon = horizon or state.horizon
         return Situation(

@@ -104,10 +104,10 @@ class FollowMembers:
         known = member or Member(order.subject, after, now_ms, reason, facts=order.facts)
         if order.kind is OrderKind.DEAD:
             dead = died(known, self._activity_in(state).boots.get(order.subject, 0), reason, now_ms, self._settings)
-            found = replace(dead, deaths_ms=(*dead.deaths_ms[:-1], order.time_ms))
+            changed = replace(dead, deaths_ms=(*dead.deaths_ms[:-1], order.time_ms))
         else:
-            found = replace(entered_state(known, after, reason, now_ms), returns_ms=0)
-        self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
+            changed = replace(entered_state(known, after, reason, now_ms), returns_ms=0)
+        self._change(replace(changed, ordered_ms=order.time_ms), state, now_ms)
 
     def _judge_outsiders(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
         """Declare brokers dead if they refuse a plan because they restarted: repairs that count on them would fail.
@@ -124,12 +124,12 @@ class FollowMembers:
 
     def _judge_unanswering(self, state: LoopState, now_ms: int) -> None:
         """Declare brokers dead that answer no command, though windows may hear them: plans would wait forever."""
-        found, members = self._runner.unanswering(now_ms), state.fleet.members
-        if len(found) > self._settings.deaths_share_max * len(state.plan_log.present.brokers):
-            self._report_doubt("answer no command", frozenset(found), len(state.plan_log.present.brokers), now_ms)
+        unanswering, members = self._runner.unanswering(now_ms), state.fleet.members
+        if len(unanswering) > self._settings.deaths_share_max * len(state.plan_log.present.brokers):
+            self._report_doubt("answer no command", frozenset(unanswering), len(state.plan_log.present.brokers), now_ms)
             return
         self._doubted.pop("answer no command", None)
-        for broker, silent_ms in sorted(found.items()):
+        for broker, silent_ms in sorted(unanswering.items()):
             if members[broker].state not in (MemberState.DEAD, MemberState.LEFT):
                 why = f"it has answered no command for {silent_ms / 1000:g} s"
                 boot_ms = self._activity_in(state).boots.get(broker, 0)
@@ -197,7 +197,7 @@ class FollowMembers:
     ) -> list[tuple[str, str]]:
         """Return the brokers that report from a life that the overlay in force does not know, with the reasons."""
         plan_log = state.plan_log
-        found = {one: "it restarted" for one in serving if one in self._restarted}
+        reasons = {one: "it restarted" for one in serving if one in self._restarted}
         for broker in serving:
             if broker not in window.boots:
                 continue
@@ -206,14 +206,14 @@ class FollowMembers:
             if self._claims.are_believed(claims, broker, now_ms):
                 who = " and ".join(one.by for one in claims[:NAMED_MAX])
                 verbs = ("considers", "ignores") if len(claims) == 1 else ("consider", "ignore")
-                found.setdefault(broker, f"{who} {verbs[0]} it dead, though it runs, and {verbs[1]} it")
+                reasons.setdefault(broker, f"{who} {verbs[0]} it dead, though it runs, and {verbs[1]} it")
         if plan_log.moving is None:
             epoch = plan_log.present.epoch
             elsewhere = brokers_elsewhere(window, epoch, plan_log.transition_ended_ms)
             for broker in serving:
                 if broker in elsewhere:
-                    found[broker] = f"it is at epoch {elsewhere[broker]}, but {epoch} is in force"
-        return sorted(found.items())
+                    reasons[broker] = f"it is at epoch {elsewhere[broker]}, but {epoch} is in force"
+        return sorted(reasons.items())
 
     def _judge_absent(self, member: Member, state: LoopState, now_ms: int) -> None:
         """Let a dead broker rejoin once it reports again; declare a joining one dead if it has gone silent."""

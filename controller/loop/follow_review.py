@@ -27,10 +27,10 @@ class FollowReview:
         def situation() -> Situation | None:
             if state.newest is None:
                 return None
-            found = self._situations.find(state.newest, state, now_ms)
+            situation = self._situations.find(state.newest, state, now_ms)
             proposed = state.plan_log.proposed
             # The plan that this one undoes counts as running until it is rolled back.
             is_undo = proposed is not None and bool(proposed.undoes)
-            return replace(found, plan_in_review="", plan_running="" if is_undo else found.plan_running)
+            return replace(situation, plan_in_review="", plan_running="" if is_undo else situation.plan_running)
 
         state.has_begun = self._reviewer.advance_review(state, situation, now_ms)

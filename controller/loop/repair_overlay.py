@@ -153,13 +153,13 @@ class RepairOverlay:
             return frozenset()
         homes = list(self._placed(present, self._horizon(state)).home_of.values())
         moves_max = self._kind.moves_max(self._settings.decision)
-        found: set[str] = set()
+        brokers: set[str] = set()
         for broker in leaving:
             is_late = now_ms - members[broker].since_ms > self._settings.members.drain_ms_max
             if is_late or homes.count(broker) <= moves_max:
-                found.add(broker)
+                brokers.add(broker)
                 moves_max -= homes.count(broker)
-        return frozenset(found)
+        return frozenset(brokers)
 
     def _is_due(self, change: BrokerChange, to_join: Sequence[str], ready: frozenset[str], now_ms: int) -> bool:
         """Return True if there is no reason to wait for further brokers that could join in the same plan."""

@@ -45,9 +45,9 @@ class SetShare:
                 count = int(np.bitwise_count(window.sets.words).sum())
                 delay_ms = max(now_ms - window.end_ms, 0)
                 self._loads.append(WindowLoad(window.start_ms, window.end_ms, delay_ms, count, power))
-        found = choose_share(state.asked, self._loads, self._settings, now_ms)
-        if found is not None:
-            self._ask(msgspec.structs.replace(found, term=self._term), state, now_ms)
+        share = choose_share(state.asked, self._loads, self._settings, now_ms)
+        if share is not None:
+            self._ask(msgspec.structs.replace(share, term=self._term), state, now_ms)
         self._metrics.share_asked.set(state.asked.share)
 
     def _ask(self, request: SampleRequest, state: LoopState, now_ms: int) -> None:

@@ -136,10 +136,10 @@ def _shadow_costs_per_s(window: ClosedWindow, state: LoopState, now_ms: int) -> 
     # What a shadow would have decided on windows from before this controller's start is unknown.
     shadows = state.shadows if window.end_ms >= state.started_ms else ()
     homes_before = state.plan_log.homes_before_plans_since
-    found = {
+    costs = {
         shadow.name: shadow.add_window(
             window.over(shadow.overlay.brokers), now_ms, homes_before, state.changed_since_ms
         )
         for shadow in shadows
     }
-    return {name: float(cost_per_s) for name, cost_per_s in found.items() if cost_per_s is not None}
+    return {name: float(cost_per_s) for name, cost_per_s in costs.items() if cost_per_s is not None}

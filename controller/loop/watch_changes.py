@@ -30,21 +30,21 @@ class ChangeWatch:
 
     def add(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Check a window."""
-        found = self._finder.add(window, state.fleet, state.plan_log.homes_origin)
+        change = self._finder.add(window, state.fleet, state.plan_log.homes_origin)
         state.changed_since_ms = self._finder.since_ms
-        if found is None:
+        if change is None:
             return
-        self._metrics.changes_found.labels(found.statistic).inc()
+        self._metrics.changes_found.labels(change.statistic).inc()
         # A restarted controller reads old windows again; their changes were reported before.
         if now_ms - window.end_ms <= self._window_age_ms_max:
-            self._events.emit(_event(found, now_ms))
+            self._events.emit(_event(change, now_ms))
 
 
-def _event(found: ChangeFound, now_ms: int) -> AdaptationEvent:
+def _event(change: ChangeFound, now_ms: int) -> AdaptationEvent:
     details = {
-        "since_ms": str(found.since_ms),
-        "statistic": found.statistic,
-        "value": f"{found.value:.4g}",
-        "limit": f"{found.limit:.4g}",
+        "since_ms": str(change.since_ms),
+        "statistic": change.statistic,
+        "value": f"{change.value:.4g}",
+        "limit": f"{change.limit:.4g}",
     }
-    return AdaptationEvent(SUBJECT, EventKind.CHANGE_DETECTED, Severity.INFO, now_ms, found.text, details=details)
+    return AdaptationEvent(SUBJECT, EventKind.CHANGE_DETECTED, Severity.INFO, now_ms, change.text, details=details)

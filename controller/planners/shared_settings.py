@@ -23,10 +23,10 @@ class OrderSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if self.order not in ("gain", "arrival"):
-            found.append(f"order is {self.order!r}: gain or arrival")
-        return found
+            faults.append(f"order is {self.order!r}: gain or arrival")
+        return faults
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class HorizonSettings(OrderSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if self.horizon_hops < 2:
-            found.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is already linked")
-        return found
+            faults.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is already linked")
+        return faults
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class SessionSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if not 1 <= self.grape_weight <= 100:
-            found.append(f"grape_weight is {self.grape_weight}: from 1 to 100 percent")
+            faults.append(f"grape_weight is {self.grape_weight}: from 1 to 100 percent")
         if self.grape_notifications_min < 1:
-            found.append(
+            faults.append(
                 f"grape_notifications_min is {self.grape_notifications_min}: at least 1, or nothing is known of a "
                 "publisher"
             )
-        return found
+        return faults
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class ReassignmentSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if not 0 < self.ring_free_s < math.inf:
-            found.append(f"ring_free_s is {self.ring_free_s}: above 0, or no reassignment could ever pay")
+            faults.append(f"ring_free_s is {self.ring_free_s}: above 0, or no reassignment could ever pay")
         if not 0 <= self.ring_demand_share_min < math.inf:
-            found.append(f"ring_demand_share_min is {self.ring_demand_share_min}: at least 0")
-        return found
+            faults.append(f"ring_demand_share_min is {self.ring_demand_share_min}: at least 0")
+        return faults
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class ExchangeSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if self.exchanges_max < 1:
-            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
+            faults.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
         if self.evaluations_max < 2:
-            found.append(
+            faults.append(
                 f"evaluations_max is {self.evaluations_max}: at least 2, one to find an exchange and one to cost it"
             )
         if not 0 <= self.gain_share_min < 1:
-            found.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
-        return found
+            faults.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
+        return faults

@@ -121,14 +121,14 @@ class TopicReader(Generic[Record]):
         if self._awaited:
             self._try_awaited()
         try:
-            found = self._consumer.consume(count_max, timeout=0)
+            messages = self._consumer.consume(count_max, timeout=0)
         except KafkaException as failure:
             self._report_fault(str(failure))
             return []
-        for message in found:
+        for message in messages:
             if (error := message.error()) is not None:
                 self._on_error(error, (message.topic() or "", message.partition() or 0))
-        usable = [message for message in found if message.error() is None]
+        usable = [message for message in messages if message.error() is None]
         if self.on_time is not None and 0 < len(usable) < count_max and self.has_read_all():
             self.on_time(max(message.timestamp()[1] for message in usable))
         return usable
@@ -152,13 +152,13 @@ class TopicReader(Generic[Record]):
     def committed(self, topic: str) -> int | None:
         """Return the committed offset of a topic with one partition, or None while Kafka does not answer."""
         try:
-            (found,) = self._consumer.committed([TopicPartition(topic, 0)], timeout=CALL_S)
-            if found.error is not None:
-                raise KafkaException(found.error)
+            (position,) = self._consumer.committed([TopicPartition(topic, 0)], timeout=CALL_S)
+            if position.error is not None:
+                raise KafkaException(position.error)
         except KafkaException as error:
             self._report_fault(str(error))
             return None
-        return max(found.offset, 0)
+        return max(position.offset, 0)
 
     def commit(self, topic: str, offset: int) -> None:
         """Commit the offset of a topic with one partition, without waiting; a later commit replaces it."""
@@ -244,7 +244,7 @@ def _consumer(kafka: KafkaAccess) -> Consumer:
 
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     """Return the topic's partitions. Raises KafkaException if it does not exist."""
-    found = consumer.list_topics(topic, timeout=CALL_S).topics[topic]
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+    metadata = consumer.list_topics(topic, timeout=CALL_S).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return [TopicPartition(topic, number) for number in sorted(metadata.partitions)]

@@ -205,8 +205,8 @@ class Leadership:
             return None
         if plans is None or messages is None:
             return None
-        found = [(decode_strictly(message, LeaderTerm), LeaderBasis.in_headers(message)) for message in messages]
-        terms = [(term, basis) for term, basis in found if term is not None]
+        records = [(decode_strictly(message, LeaderTerm), LeaderBasis.in_headers(message)) for message in messages]
+        terms = [(term, basis) for term, basis in records if term is not None]
         if terms:
             self._note(*max(terms, key=lambda one: one[0].term))
         self._enter_or_leave()

@@ -95,12 +95,12 @@ class MeasuredSource(Generic[Record]):
 
     def poll(self) -> list[Record]:
         """Return new records, and count them."""
-        found = self._source.poll()
-        self._count.inc(len(found))
+        records = self._source.poll()
+        self._count.inc(len(records))
         if self._note is not None:
-            for record in found:
+            for record in records:
                 self._note(record)
-        return found
+        return records
 
 
 def _count_result(metrics: LoopMetrics, result: CommandResult) -> None:
@@ -174,15 +174,15 @@ class MeasuredPlans:
 
     def load_members(self) -> list[Member] | None:
         """Return the newest record of every member."""
-        found = self._plans.load_members()
-        self._metrics.plan_store_failures.inc(found is None)
-        return found
+        members = self._plans.load_members()
+        self._metrics.plan_store_failures.inc(members is None)
+        return members
 
     def load_sample(self) -> list[SampleRequest] | None:
         """Return the newest requests for a share of telemetry."""
-        found = self._plans.load_sample()
-        self._metrics.plan_store_failures.inc(found is None)
-        return found
+        requests = self._plans.load_sample()
+        self._metrics.plan_store_failures.inc(requests is None)
+        return requests
 
     def ask_sample(self, request: SampleRequest) -> None:
         """Ask brokers for a share of their telemetry."""
@@ -190,14 +190,14 @@ class MeasuredPlans:
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of every plan."""
-        found = self._plans.load()
-        if found is None:
+        plans = self._plans.load()
+        if plans is None:
             self._metrics.plan_store_failures.inc()
             return None
         self._health.has_plans = True
-        for plan in found:
+        for plan in plans:
             self._show(plan)
-        return found
+        return plans
 
     def forget(self, plan: str) -> None:
         """Drop a plan."""

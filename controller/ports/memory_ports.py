@@ -45,9 +45,9 @@ class MemoryResults:
 
     def poll(self) -> list[CommandResult]:
         """Return the records and forget them."""
-        found = list(self.records)
+        results = list(self.records)
         self.records.clear()
-        return found
+        return results
 
 
 @dataclass
@@ -58,9 +58,9 @@ class MemoryAnnouncements:
 
     def poll(self) -> list[Announcement]:
         """Return the records and forget them."""
-        found = list(self.records)
+        announcements = list(self.records)
         self.records.clear()
-        return found
+        return announcements
 
 
 @dataclass
@@ -182,8 +182,8 @@ class MemoryClients:
         if self.connected is None:
             return self.registered.came_from(home_from, home_to)
         self._update_homes()
-        found = (name for name, home in self._homes.items() if home == home_to)
-        return tuple(sorted(name for name in found if self._homes_before.get(name) == home_from))
+        names = (name for name, home in self._homes.items() if home == home_to)
+        return tuple(sorted(name for name in names if self._homes_before.get(name) == home_from))
 
     def _update_homes(self) -> None:
         assert self.connected is not None
@@ -237,9 +237,9 @@ class MemoryOrders:
 
     def poll(self) -> list[GivenOrder]:
         """Return the records and forget them."""
-        found = [given if isinstance(given, GivenOrder) else GivenOrder(given) for given in self.records]
+        orders = [given if isinstance(given, GivenOrder) else GivenOrder(given) for given in self.records]
         self.records.clear()
-        return found
+        return orders
 
 
 @dataclass

@@ -116,12 +116,12 @@ class KafkaOrders:
         if self._reader.assigned_count != self._begun_count:
             self._begun_count, self._is_known = self._reader.assigned_count, False
             self._judge.forget()
-        found = [given for given in map(self._given, messages) if given is not None]
+        orders = [given for given in map(self._given, messages) if given is not None]
         if not self._is_known and self._reader.has_read_all():
             self._is_known = True
             if self._begun_count == 1:
                 self._refuse_unreadable()
-        return found
+        return orders
 
     def _refuse_unreadable(self) -> None:
         for message in self._unreadable.values():

@@ -131,7 +131,7 @@ class KafkaPlanStore:
         a record for it would never end.
         """
         try:
-            found = read_newest(self._kafka, self._names[SAMPLING], SampleRequest)
+            requests = read_newest(self._kafka, self._names[SAMPLING], SampleRequest)
         except KafkaException as error:
             self._can_ask = error.args[0].code() not in TOPIC_MISSING
             if self._can_ask:
@@ -139,7 +139,7 @@ class KafkaPlanStore:
                 return None
             log.warning("sampling_off", topic=self._names[SAMPLING], reason=str(error), to_do="regraft topics --create")
             return []
-        return found
+        return requests
 
     def ask_sample(self, request: SampleRequest) -> None:
         """Send a request with the next transaction."""

@@ -103,14 +103,14 @@ class DecisionSettings:
             "window_age_ms_max": 1,
             "mute_ms": 0,
         }
-        found = values_below(self, least)
+        faults = values_below(self, least)
         for name in ("pay_back_s", "pay_back_lifetimes"):
             if getattr(self, name) <= 0:
-                found.append(f"{name} is {getattr(self, name)}: above 0, a change needs time to pay for itself")
+                faults.append(f"{name} is {getattr(self, name)}: above 0, a change needs time to pay for itself")
         for name in ("gain_share_min", "change_share_min"):
             if getattr(self, name) >= 1:
-                found.append(f"{name} is {getattr(self, name)}: below 1, no change saves the whole cost")
-        return found
+                faults.append(f"{name} is {getattr(self, name)}: below 1, no change saves the whole cost")
+        return faults
 
 
 def values_below(settings: object, least: dict[str, int]) -> list[str]:

@@ -63,10 +63,10 @@ class MemberSettings:
             "announced_max": 1,
             "come_ms_max": 1,
         }
-        found = values_below(self, least)
+        faults = values_below(self, least)
         if not 0 < self.deaths_share_max <= 1:
-            found.append(
+            faults.append(
                 f"deaths_share_max is {self.deaths_share_max}: above 0, or no broker could be declared dead, "
                 "and at most 1"
             )
-        return found
+        return faults

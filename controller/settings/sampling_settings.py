@@ -38,18 +38,18 @@ class SamplingSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = values_below(self, {"deliveries_max": 0, "calm_windows": 3})
+        faults = values_below(self, {"deliveries_max": 0, "calm_windows": 3})
         if fault := share_fault(self.share_min):
-            found.append(f"share_min {fault}")
+            faults.append(f"share_min {fault}")
         if not 0 < self.delay_windows_max < math.inf:
-            found.append(
+            faults.append(
                 f"delay_windows_max is {self.delay_windows_max}: above 0, windows cannot come before their end"
             )
         if self.share_min == 1.0:
-            found += [
+            faults += [
                 f"{name} is {getattr(self, name):g}, but share_min is 1, which asks for everything: lower that, or "
                 f"leave {name} out"
                 for name in ("delay_windows_max", "deliveries_max", "calm_windows")
                 if getattr(self, name) != getattr(SamplingSettings, name)
             ]
-        return found
+        return faults

@@ -19,10 +19,10 @@ def deliveries_between_per_s(
     whatever share of notifications is sampled.
     """
     length_s = max(sum(window.sets.span_s / window.sets.share for window in windows), 1e-9)
-    found = np.zeros((len(index), len(index)))
+    deliveries = np.zeros((len(index), len(index)))
     for window in windows:
         for (publisher, broker), count in window.local_deliveries.items():
             home = index.get(homes.get(publisher, ""))
             if home is not None and broker in index:
-                found[home, index[broker]] += count
-    return found / length_s
+                deliveries[home, index[broker]] += count
+    return deliveries / length_s

@@ -24,12 +24,12 @@ NOTIFICATIONS_PER_SLICE_MIN = 2  # The mean per publisher: with fewer, slices di
 
 def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ...]:
     """Return the start and end of ``count`` equal parts of each window, in seconds since the first one's start."""
-    first_ms, found = windows[0].start_ms, []
+    first_ms, spans = windows[0].start_ms, []
     for window in windows:
         step_ms = (window.end_ms - window.start_ms) / count
         start_ms = window.start_ms - first_ms
-        found += [(start_ms + step_ms * part, start_ms + step_ms * (part + 1)) for part in range(count)]
-    return tuple((start / 1000, end / 1000) for start, end in found)
+        spans += [(start_ms + step_ms * part, start_ms + step_ms * (part + 1)) for part in range(count)]
+    return tuple((start / 1000, end / 1000) for start, end in spans)
 
 
 def count_slices(windows: Sequence[ClosedWindow]) -> int:

@@ -171,8 +171,8 @@ class PlanLog:
         return max(in_force, default=self._bootstrap.epoch)
 
     def _configuration_at(self, epoch: int) -> OverlayConfiguration:
-        found = self._configurations.get(epoch)
-        if found is None:
+        configuration = self._configurations.get(epoch)
+        if configuration is None:
             on_the_way = [
                 plan
                 for plan in self.plans
@@ -181,11 +181,11 @@ class PlanLog:
             before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
             target, homes = self._targets[epoch], before | homes_after(on_the_way)
             present = set(target.brokers)  # Clients of brokers that are gone have no home.
-            found = target.with_homes({client: home for client, home in homes.items() if home in present})
+            configuration = target.with_homes({client: home for client, home in homes.items() if home in present})
             while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
                 del self._configurations[next(iter(self._configurations))]
-            self._configurations[epoch] = found
-        return found
+            self._configurations[epoch] = configuration
+        return configuration
 
     def _forget_oldest(self) -> bool:
         """Forget the oldest plan that is over and whose epoch is not in use; return False if there is none."""

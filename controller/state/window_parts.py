@@ -80,16 +80,16 @@ class WindowParts:
             if key[1] != REST:
                 there = (to.get(key, key[0]), key[1])
                 placed[there] = part if there not in placed else _union(placed[there], part)
-        found = delivered.copy()
+        moved = delivered.copy()
         for broker, rest in rests.items():
             words = rest.copy()
             for (at, _), part in placed.items():
                 if at == broker:
                     words |= part.words(columns)
-            found[row[broker]] = words
+            moved[row[broker]] = words
             placed[broker, REST] = ReceivedPart(_masks(rest, sets))
         untouched = {key: part for key, part in self.received.items() if key[1] == REST and key[0] not in rests}
-        return found, WindowParts(untouched | placed)
+        return moved, WindowParts(untouched | placed)
 
     def received_by_others(self, key: PartKey, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
         """Return what the subscribers of a part's broker outside that part received.

@@ -83,7 +83,7 @@ class WindowAssembler:
 
     def closed(self, now_ms: int) -> list[ClosedWindow]:
         """Return the windows that close now, oldest first; each has a marker."""
-        found = []
+        windows = []
         for start_ms in sorted(self._pending):
             window = self._pending[start_ms]
             if window.marker is None:
@@ -96,10 +96,10 @@ class WindowAssembler:
                 missing = window.missing_rows()
                 if missing and now_ms - window.marker_came_ms < self._limits.rows_wait_ms:
                     break
-                found.append(self._close(start_ms, window, window.marker, missing))
+                windows.append(self._close(start_ms, window, window.marker, missing))
             del self._pending[start_ms]
             self._closed_until_ms = max(self._closed_until_ms, window.end_ms)
-        return found
+        return windows
 
     def _add_row(self, window: _PendingWindow, row: StateRow) -> None:
         key, rows_max = (row.kind, row.entity), self._limits.rows_per_window_max

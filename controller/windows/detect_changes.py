@@ -114,15 +114,15 @@ class _Series:
         score = normal_score(value, self.reference)
         self.up = max(self.up + score - ALLOWANCE, 0.0)
         self.down = max(self.down - score - ALLOWANCE, 0.0) if self.has_two_sides else 0.0
-        found = max(self.up, self.down)
-        if found <= limit:
+        step = max(self.up, self.down)
+        if step <= limit:
             self.reference.append(value)
-            return found, score
+            return step, score
         self.up = self.down = 0.0
         if self.quiet_windows <= REFERENCE_WINDOWS_MIN:
             self.reference.clear()
         self.quiet_windows = 0
-        return found, score
+        return step, score
 
 
 class ChangeDetector:
@@ -164,10 +164,10 @@ class ChangeDetector:
         """
         if window.start_ms == self._mixed_end_ms:
             self.since_ms = window.start_ms
-        found = self._change_in(window, cost_per_notification)
-        if found is not None:
-            self.since_ms, self._mixed_end_ms = found.since_ms, found.window_end_ms
-        return found
+        change = self._change_in(window, cost_per_notification)
+        if change is not None:
+            self.since_ms, self._mixed_end_ms = change.since_ms, change.window_end_ms
+        return change
 
     def _change_in(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
         before, deliveries = self._before, deliveries_in(window, by_broker=self._by_broker)
@@ -177,16 +177,16 @@ class ChangeDetector:
         self._unsettled_windows = max(self._unsettled_windows - 1, 0)
         if before is None or before[0].end_ms != window.start_ms or self._unsettled_windows:
             return None
-        found = [
+        changes = [
             (*series.add(value, self.limit), series.name)
             for series, value in self._values(window, deliveries, cost_per_notification, before)
         ]
-        alarms = [one for one in found if one[0] > self.limit]
+        alarms = [one for one in changes if one[0] > self.limit]
         self._quiet_windows += 1
         if not alarms:
             return None
         is_continuing, self._quiet_windows = self._quiet_windows <= REFERENCE_WINDOWS_MIN, 0
-        step = max(abs(score) for _, score, _ in found)
+        step = max(abs(score) for _, score, _ in changes)
         if is_continuing and step <= self._step_max:
             return None
         self._step_max = step

@@ -79,12 +79,12 @@ class NetworkCoordinates:
         """Let a measured link move its ends; return its error before that, as a share of its cost."""
         apart = [a - b for a, b in zip(one.at, other.at, strict=True)]
         flat = math.hypot(*apart)
-        found = flat + one.height + other.height
-        error, total = abs(found - cost) / cost, one.error + other.error
-        force = cost - found
+        pull = flat + one.height + other.height
+        error, total = abs(pull - cost) / cost, one.error + other.error
+        force = cost - pull
         for end, sign in ((one, 1.0), (other, -1.0)):
             weight = end.error / total if total > 0 else 0.5
-            share = MOVE_SHARE * weight * force / found
+            share = MOVE_SHARE * weight * force / pull
             end.at = [a + sign * share * d for a, d in zip(end.at, apart, strict=True)]
             # Heights of both ends add up in a difference of height vectors, and so does the force along them.
             end.height = max(end.height + share * (one.height + other.height), height_min)

@@ -119,19 +119,19 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
     single rows.
     """
     index = {broker: position for position, broker in enumerate(brokers)}
-    found = _Cells()
+    gathered = _Cells()
     local_deliveries: dict[tuple[str, str], int] = {}
     for row in rows:
         if (delivery := row.delivery) is not None:
-            found.add(index[delivery.broker], delivery)
+            gathered.add(index[delivery.broker], delivery)
             if delivery.local_deliveries:
                 local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
         elif row.packed_deliveries is not None:
             packed = row.packed_deliveries.columns()
             known = np.array([index.get(broker, -1) for broker in packed.brokers], dtype=np.int64)
-            found.add_packed(packed, known[packed.broker])
+            gathered.add_packed(packed, known[packed.broker])
             local_deliveries.update(_hand_overs(packed, known))
-    whole_cells, named, planes = split_parts(found.joined(), tuple(found.columns), brokers)
+    whole_cells, named, planes = split_parts(gathered.joined(), tuple(gathered.columns), brokers)
     sample = take_sample(whole_cells, named)
     cells, columns, share = sample.cells, sample.columns, sample.share
     sets = replace(DeliverySets.of_cells(tuple(brokers), columns, cells, span_s * share), share=share)

@@ -85,8 +85,10 @@ class LinkMeter:
 
     def estimate(self, pair: Link) -> float | None:
         """Return the estimate of a link's cost, in use or not; None if there is none."""
-        found = self._measured.get(pair)
-        return found.median if found is not None and len(found.costs) >= VALUES_MIN and self.is_usable else None
+        measured = self._measured.get(pair)
+        return (
+            measured.median if measured is not None and len(measured.costs) >= VALUES_MIN and self.is_usable else None
+        )
 
     def add(self, window: ClosedWindow, inventory: Inventory) -> dict[Link, tuple[float, float]]:
         """Add a window; return the links whose cost changes, each with the cost before and after."""
@@ -111,9 +113,9 @@ class LinkMeter:
         """Use the present estimates of these links; return True if a cost changes."""
         before = self.costs
         for pair in links:
-            found = self.estimate(pair)
-            if found is not None:
-                self._measured[pair].in_use = found
+            estimate = self.estimate(pair)
+            if estimate is not None:
+                self._measured[pair].in_use = estimate
         return self.costs != before
 
     def _judge(self, known: _Measured, cost_expected: float) -> None:
@@ -122,11 +124,11 @@ class LinkMeter:
         if self._settings.estimate_unmeasured and known.in_use is None:
             known.in_use = known.median
             return
-        present, found = cost_expected if known.in_use is None else known.in_use, known.median
+        present, median = cost_expected if known.in_use is None else known.in_use, known.median
         least = max(self._settings.correction_share_min * present, SWINGS_MIN * known.swing)
-        if abs(found - present) > least:
-            is_as_expected = abs(found - cost_expected) <= self._settings.correction_share_min * cost_expected
-            known.in_use = None if is_as_expected and not self._settings.estimate_unmeasured else found
+        if abs(median - present) > least:
+            is_as_expected = abs(median - cost_expected) <= self._settings.correction_share_min * cost_expected
+            known.in_use = None if is_as_expected and not self._settings.estimate_unmeasured else median
 
     def _expected(self, pair: Link, inventory: Inventory) -> float:
         """Return the cost of a link without measurements."""
@@ -142,9 +144,9 @@ class LinkMeter:
             self.estimated = replace(EstimatedCosts.empty(inventory.brokers), unknown_cost=max(costs.values()))
         if not self._coordinates.is_settled or self._windows_since_estimated < ESTIMATED_EVERY:
             return
-        found, share = self._coordinates.estimates(inventory.brokers), self._settings.correction_share_min
-        if self.estimated is None or self.estimated.share_changed(found, share) > CHANGED_SHARE_MAX:
-            self.estimated = replace(found, unknown_cost=max(costs.values()))
+        estimates, share = self._coordinates.estimates(inventory.brokers), self._settings.correction_share_min
+        if self.estimated is None or self.estimated.share_changed(estimates, share) > CHANGED_SHARE_MAX:
+            self.estimated = replace(estimates, unknown_cost=max(costs.values()))
         self._windows_since_estimated = 0
 
     def _judge_unit(self, inventory: Inventory) -> None:

@@ -135,10 +135,10 @@ class WindowReader:
     @property
     def faults(self) -> dict[str, int]:
         """The number of records that could not be used, by reason."""
-        found = self._assembler.refused + self._unknown
+        faults = self._assembler.refused + self._unknown
         if self._ports.clients.unplaced:
-            found["user at an unknown broker"] = self._ports.clients.unplaced
-        return {f"state: {why}": count for why, count in found.items()}
+            faults["user at an unknown broker"] = self._ports.clients.unplaced
+        return {f"state: {why}": count for why, count in faults.items()}
 
     @property
     def behind_ms(self) -> int:
@@ -161,7 +161,7 @@ class WindowReader:
         if self._waits_for_register(now_ms):
             return []
         clock_ms = now_ms - self.behind_ms  # The loop's time is corrected by what was known before this read.
-        found: list[ClosedWindow] = []
+        windows: list[ClosedWindow] = []
         for _ in range(POLLS_MAX):  # Read everything: unread windows mean decisions on ever older ones.
             records = self._ports.state.poll()
             for marker in (one for one in records if isinstance(one, WindowClosed)):
@@ -170,13 +170,13 @@ class WindowReader:
             handle_each(records, partial(self._assembler.add, now_ms=at_ms), self._unknown, "record that failed")
             handle_each(
                 self._assembler.closed(at_ms),
-                lambda window: found.append(self._take(window, plan_log, subscriptions)),
+                lambda window: windows.append(self._take(window, plan_log, subscriptions)),
                 self._unknown,
                 "window that failed",
             )
             if not records:
                 break
-        return found
+        return windows
 
     def _take(self, window: ClosedWindow, plan_log: PlanLog, subscriptions: int | None) -> ClosedWindow:
         """Process a window that has closed, and return it with data from the register of clients."""
@@ -213,21 +213,21 @@ class WindowReader:
         )
         earliest_ms = max(newest.end_ms - 2 * count * window_ms, changed_since_ms or 0)
         wait_ms_max = settings.decision.queue_wait_ms_max
-        found = tuple(
+        windows = tuple(
             window
             for window in self.complete
             if window.end_ms > earliest_ms and (window.end_ms == newest.end_ms or not window.is_delayed(wait_ms_max))
         )[-count:]
-        return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
+        return windows, Horizon(len(windows), count, lifetime_s, settings.subscription_lifetime_s is None)
 
     def contiguous(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
         """Return the complete windows up to the newest, delayed ones included, without those before a gap."""
         window_ms = newest.end_ms - newest.start_ms
-        found: list[ClosedWindow] = [newest]
+        windows: list[ClosedWindow] = [newest]
         for window in reversed(self.complete):
-            if window.end_ms < newest.end_ms and window.end_ms > found[-1].start_ms - 2 * window_ms:
-                found.append(window)
-        return tuple(reversed(found))
+            if window.end_ms < newest.end_ms and window.end_ms > windows[-1].start_ms - 2 * window_ms:
+                windows.append(window)
+        return tuple(reversed(windows))
 
     def recent_count(self, newest: ClosedWindow) -> int | None:
         """Return how many of the newest windows a decision considers first; None if it considers all at once."""

@@ -203,5 +203,5 @@ def _numbers(user: _User | None) -> set[int]:
 
 
 def _published_topic(predicates: tuple[PredicateRecord, ...]) -> str | None:
-    found = (one.text for one in predicates if (one.attribute, one.operator) == (TOPIC_ATTRIBUTE, TOPIC_OPERATOR))
-    return next(found, None)
+    topics = (one.text for one in predicates if (one.attribute, one.operator) == (TOPIC_ATTRIBUTE, TOPIC_OPERATOR))
+    return next(topics, None)

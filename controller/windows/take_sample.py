@@ -69,9 +69,9 @@ def _sample_masks(columns: Sequence[tuple[str, int]], rules: Sequence[SampleRule
     places_of: dict[str, list[int]] = {}
     for at, (publisher, _) in enumerate(columns):
         places_of.setdefault(publisher, []).append(at)
-    found = np.full(len(columns), ALL_BITS)
+    masks = np.full(len(columns), ALL_BITS)
     for publisher, places in places_of.items():
         blocks = np.array([columns[at][1] for at in places], dtype=np.int64)
         for rule in rules:
-            found[places] &= sample_masks(publisher, blocks, rule)
-    return found
+            masks[places] &= sample_masks(publisher, blocks, rule)
+    return masks

@@ -83,8 +83,8 @@ def access_rules(
     ]
     for role in set(principals) - {Role.BROKERS}:
         users += [(role, name, tuple(speakers)) for name in principals[role]]
-    found = (AccessRule(name, *right) for role, name, own in users for right in _rights(role, namespace, topics, own))
-    return sorted(set(found))
+    rules = (AccessRule(name, *right) for role, name, own in users for right in _rights(role, namespace, topics, own))
+    return sorted(set(rules))
 
 
 def create_access_rules(kafka: KafkaAccess, rules: Sequence[AccessRule]) -> None:

@@ -156,9 +156,9 @@ def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str],
     if barred and len(barred) == len(topics) - len(missing):
         to_do = "Give it the rights that docs/security.md lists."
         return KafkaFault(f"{who} may not read or write any topic, such as {barred[0]}", to_do)
-    found = f", {len(missing)} of {len(topics)} topics are missing" if missing else ", all topics exist"
+    remark = f", {len(missing)} of {len(topics)} topics are missing" if missing else ", all topics exist"
     shown = ", ".join(barred[:SHOWN_MAX]) + (" ..." if len(barred) > SHOWN_MAX else "")
-    return f"{found}; {who} may not read or write {shown}" if barred else found
+    return f"{remark}; {who} may not read or write {shown}" if barred else remark
 
 
 def _short(reason: str) -> str:

@@ -36,38 +36,39 @@ def durability_of(broker_count: int) -> Durability:
 
 def durability_note(broker_count: int) -> str:
     """Describe what is at risk with this many brokers, empty if nothing is."""
-    found = durability_of(broker_count)
-    if found.replicas >= REPLICAS_WANTED:
+    durability = durability_of(broker_count)
+    if durability.replicas >= REPLICAS_WANTED:
         return ""
     return (
-        f"Kafka has {broker_count} of {REPLICAS_WANTED} brokers, so topics get {found.replicas} of {REPLICAS_WANTED} "
+        f"Kafka has {broker_count} of {REPLICAS_WANTED} brokers, "
+        f"so topics get {durability.replicas} of {REPLICAS_WANTED} "
         "replicas, and acknowledged plans and orders can be lost with one broker."
     )
 
 
 def configuration_of(topic: Topic, broker_count: int) -> dict[str, str]:
     """Return the configuration of a new topic."""
-    found = {MIN_INSYNC: str(durability_of(broker_count).insync_min)}
+    options = {MIN_INSYNC: str(durability_of(broker_count).insync_min)}
     if topic.timestamps:
-        found[TIMESTAMP_TYPE] = topic.timestamps
+        options[TIMESTAMP_TYPE] = topic.timestamps
     if topic.retention_ms is not None:
-        return {**found, "cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+        return {**options, "cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
     if topic.compaction_lag_ms:
-        found["min.compaction.lag.ms"] = str(topic.compaction_lag_ms)
-    return {**found, "cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
+        options["min.compaction.lag.ms"] = str(topic.compaction_lag_ms)
+    return {**options, "cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
 
 
 def shape_faults(topic: Topic, partitions: int, replicas: int, broker_count: int) -> list[str]:
     """Return what is wrong with the number of partitions and replicas, one phrase each."""
-    found = []
+    faults = []
     if partitions < topic.partitions:
-        found.append(f"partitions is {partitions}, not {topic.partitions}")
+        faults.append(f"partitions is {partitions}, not {topic.partitions}")
     if partitions > topic.partitions and topic.is_one_log:
-        found.append(f"partitions is {partitions}, not {topic.partitions}: its records need one order")
+        faults.append(f"partitions is {partitions}, not {topic.partitions}: its records need one order")
     wanted = durability_of(broker_count).replicas
     if replicas < wanted:
-        found.append(f"replicas is {replicas}, not {wanted}, with {broker_count} brokers")
-    return found
+        faults.append(f"replicas is {replicas}, not {wanted}, with {broker_count} brokers")
+    return faults
 
 
 def wrong_options(topic: Topic, actual: Mapping[str, str], broker_count: int) -> dict[str, str]:

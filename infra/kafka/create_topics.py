@@ -158,8 +158,8 @@ def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
             created.append(name)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # by another process; checked below
-                found = f"Topic {name} could not be created ({error.args[0].str()})"
-                raise StackError(f"{found}: {_to_do(error)}.") from error
+                text = f"Topic {name} could not be created ({error.args[0].str()})"
+                raise StackError(f"{text}: {_to_do(error)}.") from error
     return created
 
 

@@ -56,10 +56,10 @@ class KafkaSecurity(ConnectionSecurity):
 
     def client_options(self) -> dict[str, str]:
         """Return the options of librdkafka, which include secrets: never log them. Raises SecretMissingError."""
-        found = {"security.protocol": self.protocol.lower()}
+        options = {"security.protocol": self.protocol.lower()}
         if self.tls:
-            found["ssl.endpoint.identification.algorithm"] = "https" if self.check_host_name else "none"
-            found |= _given(
+            options["ssl.endpoint.identification.algorithm"] = "https" if self.check_host_name else "none"
+            options |= _given(
                 {
                     "ssl.ca.location": self.trusted_file,
                     "ssl.certificate.location": self.certificate_file,
@@ -68,9 +68,9 @@ class KafkaSecurity(ConnectionSecurity):
                 }
             )
         if self.mechanism is not None:
-            found["sasl.mechanism"] = self.mechanism
-            found |= _given(self._token_options() if self.mechanism == OAUTHBEARER else self._login_options())
-        return found
+            options["sasl.mechanism"] = self.mechanism
+            options |= _given(self._token_options() if self.mechanism == OAUTHBEARER else self._login_options())
+        return options
 
     def spark_options(self) -> dict[str, str]:
         """Return the options of Spark's Kafka source, named as in the Java client; they include secrets.
@@ -78,30 +78,30 @@ class KafkaSecurity(ConnectionSecurity):
         They hold certificates and keys as text, so executors on other machines need no files. Raises
         SecretMissingError.
         """
-        found = {"security.protocol": self.protocol}
+        options = {"security.protocol": self.protocol}
         if self.tls:
-            found |= self._java_tls_options()
+            options |= self._java_tls_options()
         if self.mechanism is not None:
-            found |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self._jaas()}
+            options |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self._jaas()}
         if self.mechanism == OAUTHBEARER:
-            found["sasl.login.callback.handler.class"] = OAUTH_HANDLER
-            found["sasl.oauthbearer.token.endpoint.url"] = self.token_url or ""
-        return {f"kafka.{name}": value for name, value in found.items()}
+            options["sasl.login.callback.handler.class"] = OAUTH_HANDLER
+            options["sasl.oauthbearer.token.endpoint.url"] = self.token_url or ""
+        return {f"kafka.{name}": value for name, value in options.items()}
 
     def _tls_faults(self) -> list[str]:
-        found = []
+        faults = []
         if not self.tls:
             names = ("certificate_file", "key_file", *(("ca_file",) if self.token_url is None else ()))
             named = [name for name in names if getattr(self, name) is not None]
-            found += [f"{name} is given, but tls is false: set tls, or leave it out" for name in named]
+            faults += [f"{name} is given, but tls is false: set tls, or leave it out" for name in named]
             if not self.check_host_name:
-                found.append("check_host_name is false, but so is tls: there is no certificate to check")
+                faults.append("check_host_name is false, but so is tls: there is no certificate to check")
         if self.mechanism is not None and not self.tls and not self.allow_unencrypted_login:
-            found.append(
+            faults.append(
                 f"mechanism is {self.mechanism} without tls: set tls, or allow_unencrypted_login where nobody else can "
                 "read the network"
             )
-        return found
+        return faults
 
     def _login_faults(self) -> list[str]:
         has_password = self.password_file is not None or self.password_variable is not None
@@ -110,11 +110,13 @@ class KafkaSecurity(ConnectionSecurity):
             return [f"{name} is given without a mechanism: {_LISTED}" for name, is_so in given.items() if is_so]
         if self.mechanism not in MECHANISMS:
             return [f"mechanism is {self.mechanism!r}: {_LISTED}"]
-        found = [f"mechanism is {self.mechanism} without {name}: give it" for name, is_so in given.items() if not is_so]
+        faults = [
+            f"mechanism is {self.mechanism} without {name}: give it" for name, is_so in given.items() if not is_so
+        ]
         if self.mechanism == OAUTHBEARER:
-            return [*found, *self._token_faults()]
+            return [*faults, *self._token_faults()]
         named = [name for name in ("token_url", "token_scope") if getattr(self, name) is not None]
-        return found + [f"{name} is given with {self.mechanism}: only {OAUTHBEARER} uses tokens" for name in named]
+        return faults + [f"{name} is given with {self.mechanism}: only {OAUTHBEARER} uses tokens" for name in named]
 
     def _token_faults(self) -> list[str]:
         url = self.token_url or ""
@@ -140,16 +142,16 @@ class KafkaSecurity(ConnectionSecurity):
         }
 
     def _java_tls_options(self) -> dict[str, str]:
-        found = {"ssl.endpoint.identification.algorithm": "https" if self.check_host_name else ""}
+        options = {"ssl.endpoint.identification.algorithm": "https" if self.check_host_name else ""}
         if self.trusted_file is not None:
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self.trusted_file.read_text()}
+            options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": self.trusted_file.read_text()}
         if self.certificate_file is not None and self.key_file is not None:
-            found |= {
+            options |= {
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.certificate.chain": self.certificate_file.read_text(),
                 "ssl.keystore.key": _java_key(self.key_file.read_bytes(), self.key_password),
             }
-        return found
+        return options
 
     def _jaas(self) -> str:
         mechanism = str(self.mechanism)
@@ -189,12 +191,12 @@ _LISTED = f"take one of {', '.join(MECHANISMS)}"
 
 def address_faults(bootstrap: str) -> list[str]:
     """Return what is wrong with servers as host:port, separated by commas, one sentence each."""
-    found = []
+    faults = []
     for server in (each.strip() for each in bootstrap.split(",")):
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < PORTS:
-            found.append(f"{server!r} is not an address: give the servers as host:port, separated by commas")
-    return found
+            faults.append(f"{server!r} is not an address: give the servers as host:port, separated by commas")
+    return faults
 
 
 def _given(options: dict[str, object]) -> dict[str, str]:

@@ -64,15 +64,15 @@ def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: 
         while pending:
             starts = [TopicPartition(*place, max(bounds[place][0], bounds[place][1] - offsets)) for place in pending]
             unread = set(pending)
-            found = list(_up_to_end(consumer, starts, unread, wait_s_max))
-            _check_read(unread, len(found), wait_s_max)
+            last = list(_up_to_end(consumer, starts, unread, wait_s_max))
+            _check_read(unread, len(last), wait_s_max)
             for place in pending:
-                kept[place] = [each for each in found if (each.topic(), each.partition()) == place][-count:]
+                kept[place] = [each for each in last if (each.topic(), each.partition()) == place][-count:]
             short = {place for place in pending if len(kept[place]) < count}
             pending = {place for place in short if bounds[place][1] - offsets > bounds[place][0]}
             offsets *= LOOK_BACK_FACTOR
-    found = [message for messages in kept.values() for message in messages]
-    return sorted(found, key=lambda message: (message.timestamp()[1], str(message.topic()), message.offset() or 0))
+    last = [message for messages in kept.values() for message in messages]
+    return sorted(last, key=lambda message: (message.timestamp()[1], str(message.topic()), message.offset() or 0))
 
 
 def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
@@ -81,10 +81,10 @@ def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
     Messages of an open transaction and later ones are not read. Raises KafkaException.
     """
     with closing(_consumer(kafka)) as consumer:
-        found = consumer.list_topics(topic, timeout=LOOP_CALL_S).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        unread = {(topic, number) for number in found.partitions}
+        metadata = consumer.list_topics(topic, timeout=LOOP_CALL_S).topics[topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
+        unread = {(topic, number) for number in metadata.partitions}
         starts = [TopicPartition(*place, OFFSET_BEGINNING) for place in sorted(unread)]
         messages = list(_up_to_end(consumer, starts, unread, LOOP_READ_S))
         return None if unread else messages
@@ -161,12 +161,12 @@ def _consumer(kafka: KafkaAccess, options: dict[str, Option] | None = None) -> C
 
 
 def _partitions(consumer: Consumer, names: Sequence[str]) -> list[TopicPartition]:
-    found = []
+    partitions = []
     for name in names:
         topic = consumer.list_topics(name, timeout=CALL_S).topics[name]
         if topic.error is not None:
             is_refused = topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
             why = "this login needs the right to read it (docs/security.md)." if is_refused else "was it deleted?"
             raise UnreadableTopicError(f"Topic {name} cannot be read ({topic.error.str()}): {why}")
-        found += [TopicPartition(name, number, OFFSET_BEGINNING) for number in sorted(topic.partitions)]
-    return found
+        partitions += [TopicPartition(name, number, OFFSET_BEGINNING) for number in sorted(topic.partitions)]
+    return partitions

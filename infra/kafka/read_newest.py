@@ -30,5 +30,5 @@ def read_newest(kafka: KafkaAccess, topic: str, record_type: type[Record]) -> li
     for message in messages:
         newest.pop(message.key(), None)  # The newest version moves to the end.
         newest[message.key()] = message
-    found = [decode_strictly(message, record_type) for message in newest.values()]
-    return [record for record in found if record is not None]
+    records = [decode_strictly(message, record_type) for message in newest.values()]
+    return [record for record in records if record is not None]

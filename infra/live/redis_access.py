@@ -31,30 +31,32 @@ class RedisAccess:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains the URL or a secret."""
-        found, security = self.security.faults(), self.security
+        faults, security = self.security.faults(), self.security
         if not self.is_tls:
             names = ("ca_file", "certificate_file", "key_file")
             named = [name for name in names if getattr(security, name) is not None]
-            found += [f"{name} is given, but the URL is not rediss://: use such a URL" for name in named]
+            faults += [f"{name} is given, but the URL is not rediss://: use such a URL" for name in named]
             if not security.check_host_name:
-                found.append("check_host_name is false, but the URL is not rediss://: there is no certificate to check")
+                faults.append(
+                    "check_host_name is false, but the URL is not rediss://: there is no certificate to check"
+                )
         has_password = security.password_file is not None or security.password_variable is not None
         if security.username is not None and not has_password:
-            found.append("username is given without password_file or password_variable: give one of them")
+            faults.append("username is given without password_file or password_variable: give one of them")
         if has_password and "@" in urlsplit(self.url).netloc:
-            found.append("a password is named, but the URL holds credentials as well: remove them from the URL")
-        return found
+            faults.append("a password is named, but the URL holds credentials as well: remove them from the URL")
+        return faults
 
     def client_options(self) -> dict[str, Any]:
         """Return the keyword arguments of redis-py's ``from_url``, including secrets. Raises SecretMissingError."""
         security = self.security
-        found: dict[str, Any] = {"username": security.username, "password": security.password}
+        options: dict[str, Any] = {"username": security.username, "password": security.password}
         if self.is_tls:
-            found |= {
+            options |= {
                 "ssl_ca_certs": security.trusted_file,
                 "ssl_certfile": security.certificate_file,
                 "ssl_keyfile": security.key_file,
                 "ssl_password": security.key_password,
             }
-        given = {name: str(value) for name, value in found.items() if value is not None}
+        given = {name: str(value) for name, value in options.items() if value is not None}
         return given | ({"ssl_check_hostname": security.check_host_name} if self.is_tls else {})

@@ -189,13 +189,13 @@ def _memory() -> Finding:
 
 def _disk(name: str, directory: Path, free_mb_min: int) -> Finding:
     found_mb = free_mb(directory)
-    found = f"{found_mb} MB free for {directory}"
+    text = f"{found_mb} MB free for {directory}"
     if found_mb < free_mb_min:
         to_do = f"At least {free_mb_min} MB are needed: free some space, or choose a directory on another disk."
-        return Finding(name, FindingStatus.MISSING, found, to_do)
+        return Finding(name, FindingStatus.MISSING, text, to_do)
     if found_mb < DISK_MB_RECOMMENDED:
-        return Finding(name, FindingStatus.WARN, found, f"Long runs need {DISK_MB_RECOMMENDED} MB: free some space.")
-    return Finding(name, FindingStatus.OK, found)
+        return Finding(name, FindingStatus.WARN, text, f"Long runs need {DISK_MB_RECOMMENDED} MB: free some space.")
+    return Finding(name, FindingStatus.OK, text)
 
 
 def _writable(name: str, directory: Path) -> Finding:
@@ -214,13 +214,13 @@ def _servers(
     kafka: KafkaAccess | None, namespace: str, agents: Sequence[str], redis: RedisAccess | None
 ) -> Iterator[Finding]:
     if kafka is not None:
-        found = check_kafka(
+        finding = check_kafka(
             kafka, [name for topic in TOPICS for name in topic_names(topic, namespace, agents)], SERVER_TIMEOUT_S
         )
-        if isinstance(found, KafkaFault):
-            yield Finding("kafka server", FindingStatus.MISSING, found.found, found.to_do)
+        if isinstance(finding, KafkaFault):
+            yield Finding("kafka server", FindingStatus.MISSING, finding.found, finding.to_do)
         else:
-            yield Finding("kafka server", FindingStatus.OK, found)
+            yield Finding("kafka server", FindingStatus.OK, finding)
             yield _durable(count_brokers(kafka))
             if offsets_ms := read_clock_offsets_ms(kafka, namespace):
                 yield clocks_finding(offsets_ms)
@@ -246,9 +246,9 @@ def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
     """Return a finding about the offsets of brokers' clocks to Kafka's, the largest first."""
     shown = farthest_clocks(offsets_ms, SHOWN_MAX)
     more = len(offsets_ms) - len(shown)
-    found = ", ".join(f"{broker} {offset_ms:+d} ms" for broker, offset_ms in shown.items())
-    found = f"to Kafka's: {found}{f', and {more} smaller' if more else ''}"
+    text = ", ".join(f"{broker} {offset_ms:+d} ms" for broker, offset_ms in shown.items())
+    text = f"to Kafka's: {text}{f', and {more} smaller' if more else ''}"
     if any(abs(offset_ms) > CLOCK_OFFSET_MS_MAX for offset_ms in shown.values()):
         to_do = f"Run chrony or NTP on every broker's machine and on Kafka's: {CLOCK_OFFSET_MS_MAX} ms are allowed."
-        return Finding("brokers' clocks", FindingStatus.WARN, found, to_do)
-    return Finding("brokers' clocks", FindingStatus.OK, found)
+        return Finding("brokers' clocks", FindingStatus.WARN, text, to_do)
+    return Finding("brokers' clocks", FindingStatus.OK, text)

@@ -42,9 +42,9 @@ class NoMosquittoError(StackError):
 
 def find_mosquitto() -> Path:
     """Return the path of the broker's program. Raises NoMosquittoError if there is none."""
-    found = shutil.which(PROGRAM)
-    if found or DEBIAN_PATH.is_file():
-        return Path(found or DEBIAN_PATH)
+    program = shutil.which(PROGRAM)
+    if program or DEBIAN_PATH.is_file():
+        return Path(program or DEBIAN_PATH)
     raise NoMosquittoError(
         "No Mosquitto was found on PATH or in /usr/sbin: install it (Debian and Ubuntu: apt-get install mosquitto); "
         "no Python package provides it."

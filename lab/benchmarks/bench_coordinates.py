@@ -70,9 +70,9 @@ def _errors(costs: NDArray[np.float64], near: int, drawn: int, windows: int, see
     for _ in range(windows):
         coordinates.relax(measured)
     window_s = (time.process_time() - began_s) / windows
-    found = coordinates.estimates(names).link_cost
+    estimates = coordinates.estimates(names).link_cost
     unmeasured = [pair for pair in itertools.combinations(range(count), 2) if pair not in pairs]
-    errors = [abs(float(found[pair]) - costs[pair]) / costs[pair] for pair in unmeasured]
+    errors = [abs(float(estimates[pair]) - costs[pair]) / costs[pair] for pair in unmeasured]
     return float(np.nanmedian(errors)), float(np.nanquantile(errors, 0.9)), window_s
 
 

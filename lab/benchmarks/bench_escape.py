@@ -87,21 +87,21 @@ def measure(
     """Return cost, time and gap of each budget and of annealing for one size."""
     advance(f"{brokers} brokers: settling")
     start = settled_tree(brokers, seed)
-    found = {"no kicks": (start.cost_per_s, 0.0)}
+    by_setting = {"no kicks": (start.cost_per_s, 0.0)}
     for budget in budgets:
         advance(f"{brokers} brokers: kicks of {budget:.0e} words")
         begin_s = time.process_time()
         search = Search(budget, DEGREE_MAX, None)
         better = escape(start, search, random.Random(seed)) or start
-        found[f"{budget:.0e} words"] = (better.cost_per_s, time.process_time() - begin_s)
+        by_setting[f"{budget:.0e} words"] = (better.cost_per_s, time.process_time() - begin_s)
     advance(f"{brokers} brokers: annealing")
     best, tried = annealed(start, anneal_s, random.Random(seed))
-    found["annealing"] = (best.cost_per_s, anneal_s)
-    least_per_s = min(cost for cost, _ in found.values())
+    by_setting["annealing"] = (best.cost_per_s, anneal_s)
+    least_per_s = min(cost for cost, _ in by_setting.values())
     figures = [
         Figure("annealing_swaps", {"brokers": brokers}, tried, "swaps"),
     ]
-    for way, (cost_per_s, spent_s) in found.items():
+    for way, (cost_per_s, spent_s) in by_setting.items():
         where: dict[str, str | int | float] = {"brokers": brokers, "way": way}
         figures.append(Figure("cost", where, cost_per_s, "/s"))
         figures.append(Figure("gap_percent", where, 100 * (cost_per_s / least_per_s - 1), "%"))

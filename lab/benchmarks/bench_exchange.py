@@ -118,9 +118,9 @@ async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFlee
         connectors = {broker: connector_of(kind, port, broker, directory) for broker, (_, _, port) in servers.items()}
         await fleet.begin(connectors)
         await asyncio.sleep(1.0)
-        found = await count_messages(kind, servers["b01"][1], servers["b03"][1], exchange_of(fleet))
+        counts = await count_messages(kind, servers["b01"][1], servers["b03"][1], exchange_of(fleet))
         assert not fleet.failures, fleet.failures
-        return found
+        return counts
     finally:
         await fleet.close()
         for server, _, _ in servers.values():
@@ -171,9 +171,9 @@ async def measure(kind: str) -> list[Figure]:
     figures: list[Figure] = []
     for way, run in ways.items():
         with tempfile.TemporaryDirectory() as place:
-            found = await run(Path(place))
-        print(f"{kind}: {way}: " + ", ".join(f"{name} {count:,}" for name, count in found.items()), flush=True)
-        figures += [Figure(name, {"brokers": kind, "way": way}, count, "messages") for name, count in found.items()]
+            counts = await run(Path(place))
+        print(f"{kind}: {way}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()), flush=True)
+        figures += [Figure(name, {"brokers": kind, "way": way}, count, "messages") for name, count in counts.items()]
     return figures
 
 

@@ -91,12 +91,12 @@ def _figures(name: str, networks: Sequence[Network], weights: Sequence[float], b
     for cap in (DEGREE_MAX, brokers):
         base = [network.measured(_settled(network, weights[0], cap)) for network in networks]
         for weight in [*map(str, weights), STAR]:
-            found = [
+            figures = [
                 network.measured(_star(network) if weight == STAR else _settled(network, float(weight), cap))
                 for network in networks
             ]
-            relative = [one[0] / start[0] for one, start in zip(found, base, strict=True)]
-            values = [statistics.fmean(relative), *(statistics.fmean(one[at] for one in found) for at in (1, 2, 3))]
+            relative = [one[0] / start[0] for one, start in zip(figures, base, strict=True)]
+            values = [statistics.fmean(relative), *(statistics.fmean(one[at] for one in figures) for at in (1, 2, 3))]
             where: dict[str, str | int | float] = {"network": name, "cap": cap, "weight": weight, "brokers": brokers}
             for measure, value in zip(MEASURES, values, strict=True):
                 yield Figure(measure, where, value, "")

@@ -95,12 +95,12 @@ def _figure(what: str, setting: Setting, value_s: float) -> Figure:
 
 
 def _least_s(run: Callable[[], object], repeats: int) -> float:
-    found = []
+    times_s = []
     for _ in range(repeats):
         begin_s = time.process_time()
         run()
-        found.append(time.process_time() - begin_s)
-    return min(found)
+        times_s.append(time.process_time() - begin_s)
+    return min(times_s)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ def main() -> None:
     with show_progress("running", options.draws * len(PLANNERS)) as advance:
         for number, (draw, planner) in enumerate((draw, name) for draw in range(options.draws) for name in PLANNERS):
             advance(f"draw {draw}, {planner}", number)
-            found = run(planner, options.seed + draw, options)
-            figures += [Figure(name, {"draw": draw, "planner": planner}, value, "") for name, value in found.items()]
+            result = run(planner, options.seed + draw, options)
+            figures += [Figure(name, {"draw": draw, "planner": planner}, value, "") for name, value in result.items()]
     for planner in PLANNERS:
         print(planner)
         mine = [one for one in figures if one.where["planner"] == planner]

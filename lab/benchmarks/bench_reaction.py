@@ -73,10 +73,10 @@ def measured(reactions: Sequence[Reaction]) -> list[Figure]:
     kinds = {kind: [one for one in reactions if one.kind == kind] for kind in COURSES}
     kinds[ALL] = [one for one in reactions if one.kind != QUIET]
     return [
-        Figure(name, {"kind": kind, "runs": len(found)}, value, UNITS.get(name, "1"))
-        for kind, found in kinds.items()
-        if found
-        for name, value in _values(found).items()
+        Figure(name, {"kind": kind, "runs": len(kind_runs)}, value, UNITS.get(name, "1"))
+        for kind, kind_runs in kinds.items()
+        if kind_runs
+        for name, value in _values(kind_runs).items()
     ]
 
 
@@ -103,10 +103,10 @@ def _values(reactions: Sequence[Reaction]) -> dict[str, float]:
 def _kept(reactions: Sequence[Reaction]) -> dict[str, float]:
     plans = [kept for one in reactions for kept in one.kept]
     values: dict[str, float] = {}
-    for name, found in (("", plans), ("_small", [one for one in plans if one.predicted_share < SMALL_SHARE])):
-        promised = sum(one.predicted_share for one in found)
-        values[f"kept{name}"] = sum(one.observed_share for one in found) / promised if promised else float("nan")
-        values[f"plans_kept{name}"] = len(found)
+    for name, chosen in (("", plans), ("_small", [one for one in plans if one.predicted_share < SMALL_SHARE])):
+        promised = sum(one.predicted_share for one in chosen)
+        values[f"kept{name}"] = sum(one.observed_share for one in chosen) / promised if promised else float("nan")
+        values[f"plans_kept{name}"] = len(chosen)
     return values
 
 

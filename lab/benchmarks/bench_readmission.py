@@ -30,7 +30,7 @@ CHANGES = 2  # The node's member states after the report: joining, in service.
 
 def readmitted_after_s(rng: random.Random) -> float:
     """Return the time from the neighbour's report until the node is in service again."""
-    found: list[float] = []
+    times_s: list[float] = []
 
     async def steps(site: MemorySite) -> None:
         running = RunningLoop(site.fleet, MemberSettings(), WINDOW_MS, GRACE_MS)
@@ -45,12 +45,12 @@ def readmitted_after_s(rng: random.Random) -> float:
             while len(running.reasons()) < CHANGES:
                 assert not controller.done(), controller.result()
                 await asyncio.sleep(STEP_S)
-            found.append(time.monotonic() - begin_s)
+            times_s.append(time.monotonic() - begin_s)
         finally:
             controller.cancel()
 
     run_site(steps)
-    return found[0]
+    return times_s[0]
 
 
 def main() -> None:
@@ -61,10 +61,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    found = sorted(readmitted_after_s(rng) for _ in range(options.runs))
+    times_s = sorted(readmitted_after_s(rng) for _ in range(options.runs))
     figures = [
         Figure(f"readmitted_after_{name}", {}, round(value, 1), "s")
-        for name, value in (("least", found[0]), ("median", statistics.median(found)), ("most", found[-1]))
+        for name, value in (("least", times_s[0]), ("median", statistics.median(times_s)), ("most", times_s[-1]))
     ]
     for figure in figures:
         print(f"{figure.name} {figure.value} s")

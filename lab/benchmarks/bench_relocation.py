@@ -164,12 +164,12 @@ def _checked_share(state: TreeState, proposals: list[Proposal], of_grape: list[P
 
 def _timed(task: Callable[[], str], repeats: int) -> tuple[float, str]:
     """Return the median time in ms and what the task returned."""
-    times_ms, found = [], ""
+    times_ms, result = [], ""
     for _ in range(repeats):
         began_s = time.perf_counter()
-        found = task()
+        result = task()
         times_ms.append((time.perf_counter() - began_s) * 1000)
-    return statistics.median(times_ms), found
+    return statistics.median(times_ms), result
 
 
 def main() -> None:

@@ -56,15 +56,15 @@ class Deliveries:
 
     def late_ms(self) -> np.ndarray:
         """Return for each overtaken delivery how long after the first later notification it arrived."""
-        found = []
+        late = []
         for taken in self.taken.values():
             first_ms: dict[int, float] = {}
             for sequence, _, arrived_ms in sorted(taken, reverse=True):
                 overtaken_ms = min(first_ms.values(), default=arrived_ms)
                 if overtaken_ms < arrived_ms:
-                    found.append(arrived_ms - overtaken_ms)
+                    late.append(arrived_ms - overtaken_ms)
                 first_ms = {sequence: min(overtaken_ms, arrived_ms)}
-        return np.array(found)
+        return np.array(late)
 
 
 class MeasuredBroker(ScotBroker):
@@ -181,9 +181,9 @@ def main() -> None:
             inventory = place_scot(chosen.brokers, chosen.clusters, random.Random(seed), PROCESSING_MS)
             for number, routing in enumerate(("static", "dynamic")):
                 advance(f"draw {draw}, {routing}", 2 * draw + number)
-                found = run(inventory, seed, chosen.factor, chosen.bytes_per_ms, is_dynamic=routing == "dynamic")
+                result = run(inventory, seed, chosen.factor, chosen.bytes_per_ms, is_dynamic=routing == "dynamic")
                 figures += [
-                    Figure(name, {"draw": draw, "routing": routing}, value, "") for name, value in found.items()
+                    Figure(name, {"draw": draw, "routing": routing}, value, "") for name, value in result.items()
                 ]
     for name in dict.fromkeys(figure.name for figure in figures):
         values = {

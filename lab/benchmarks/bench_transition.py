@@ -117,22 +117,22 @@ def measure(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
 
 def figures_of(cost: TransitionCost, where: dict[str, str | int | float]) -> list[Figure]:
     """Return the cost of one transition as figures, in total and by kind."""
-    found: dict[str, float] = {name: round(value, 1) for name, value in cost.reached_ms.items()}
+    reached: dict[str, float] = {name: round(value, 1) for name, value in cost.reached_ms.items()}
     for name, of_bytes in COUNTED_BYTES.items():
         counts: Counter[str] = getattr(cost, name)
-        found |= {name: counts.total(), of_bytes: getattr(cost, of_bytes).total()}
-    found |= {
+        reached |= {name: counts.total(), of_bytes: getattr(cost, of_bytes).total()}
+    reached |= {
         "sent": cost.sent,
         "messages_of_plan": cost.messages_of_plan,
         "deliveries": cost.deliveries,
         "held": len(cost.held_ms),
     }
     for name, share in (("p50", 0.5), ("p95", 0.95), ("max", 1.0)):
-        found[f"held_ms_{name}"] = round(_quantile(cost.held_ms, share), 1)
+        reached[f"held_ms_{name}"] = round(_quantile(cost.held_ms, share), 1)
     for name, waits in (("publisher", cost.publisher_wait_ms), ("user", cost.user_wait_ms)):
-        found |= {f"{name}_wait_ms_mean": round(waits[1], 1), f"{name}_wait_ms_max": round(waits[2], 1)}
-    found |= {"wall_s": round(cost.wall_s, 3), "cpu_s": round(cost.cpu_s, 3)}
-    figures = [Figure(name, where, value, _unit(name)) for name, value in found.items()]
+        reached |= {f"{name}_wait_ms_mean": round(waits[1], 1), f"{name}_wait_ms_max": round(waits[2], 1)}
+    reached |= {"wall_s": round(cost.wall_s, 3), "cpu_s": round(cost.cpu_s, 3)}
+    figures = [Figure(name, where, value, _unit(name)) for name, value in reached.items()]
     for name, of_bytes in COUNTED_BYTES.items():
         for kind, count in sorted(getattr(cost, name).items()):
             figures.append(Figure(name, where | {"kind": kind}, count, "1"))

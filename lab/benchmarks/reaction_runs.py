@@ -203,12 +203,12 @@ class _Overlays:
         """Return the cost of a window, weighting each overlay by its time in the window."""
         start_s, end_s = _seconds(window.start_ms), _seconds(window.end_ms)
         ends_s = (*self.since_s[1:], END_S + end_s)
-        found = 0.0
+        cost = 0.0
         for since_s, until_s, overlay in zip(self.since_s, ends_s, self.overlays, strict=True):
             share = (min(until_s, end_s) - max(since_s, start_s)) / (end_s - start_s)
             if share > 0:
-                found += share * self.kind.cost_per_s(overlay, window)
-        return found
+                cost += share * self.kind.cost_per_s(overlay, window)
+        return cost
 
     def mean_per_s(self, overlay: TreeConfiguration, windows: Sequence[ClosedWindow]) -> float:
         """Return the mean cost of an overlay over windows."""
@@ -217,13 +217,13 @@ class _Overlays:
 
 def _overlays(kind: AnyKind, plan_log: PlanLog, windows: Sequence[ClosedWindow]) -> _Overlays:
     homes = {**windows[-1].homes, **plan_log.homes_origin}
-    found = [(-1e9, kind.inventory.bootstrap.with_homes(homes))]
+    overlays = [(-1e9, kind.inventory.bootstrap.with_homes(homes))]
     for plan in plan_log.in_force:
         overlay = plan_log.configuration_of(plan.epoch_to)
         assert overlay is not None, plan.plan
         since_ms = next(change.time_ms for change in plan.history if change.phase is PlanPhase.DRAINING)
-        found.append((_seconds(since_ms), overlay.with_homes(homes | overlay.home_of)))
-    return _Overlays(kind, *zip(*found, strict=True))
+        overlays.append((_seconds(since_ms), overlay.with_homes(homes | overlay.home_of)))
+    return _Overlays(kind, *zip(*overlays, strict=True))
 
 
 def _reaction(task: ShiftTask, loop: VirtualLoop, windows: list[ClosedWindow], kind: AnyKind) -> Reaction:
@@ -273,7 +273,7 @@ def _kept(
 ) -> tuple[KeptGain, ...]:
     """Return predicted and observed gains of plans, each judged on the windows until traffic changes again."""
     starts_s = (0.0, *(start_s for start_s, _ in course.phases), END_S)
-    found = []
+    gains = []
     for plan, since_s, (before, after) in zip(plans, overlays.since_s[1:], pairwise(overlays.overlays), strict=True):
         began_s = max(one for one in starts_s if one <= since_s)
         until_s = min(
@@ -284,12 +284,12 @@ def _kept(
         if plan.undoes or decided_s < began_s + course.settled_s + KEPT_AFTER_S or len(later) < KEPT_WINDOWS_MIN:
             continue
         saved_per_s = overlays.mean_per_s(before, later) - overlays.mean_per_s(after, later)
-        found.append(
+        gains.append(
             KeptGain(
                 1 - plan.cost_predicted_per_s / plan.cost_before_per_s, saved_per_s / overlays.mean_per_s(before, later)
             )
         )
-    return tuple(found)
+    return tuple(gains)
 
 
 def _saving(

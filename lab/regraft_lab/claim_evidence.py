@@ -79,12 +79,12 @@ class Measured:
 
     def steps(self, name: str, step: str, **where: Value) -> list[float]:
         """Return the values of the setting ``step`` for which there are figures, ascending."""
-        found = {
+        steps = {
             float(figure.where[step])
             for figure in self._by_name.get(name, [])
             if step in figure.where and where.items() <= figure.where.items()
         }
-        return sorted(found)
+        return sorted(steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,6 @@ def verdict(holds: bool, fails: bool, evidence: str) -> Judgement:
     return Judgement(Verdict.REPRODUCED if holds else Verdict.REFUTED if fails else Verdict.UNDECIDED, evidence)
 
 
-def listed(found: Mapping[float, Interval], share: bool = False) -> str:
+def listed(intervals: Mapping[float, Interval], share: bool = False) -> str:
     """Return means with their intervals by step as readable text."""
-    return ", ".join(f"{step:g}: {each.mean:.2%}" if share else f"{step:g}: {each}" for step, each in found.items())
+    return ", ".join(f"{step:g}: {each.mean:.2%}" if share else f"{step:g}: {each}" for step, each in intervals.items())

@@ -59,15 +59,15 @@ class Size:
         If the size is met in all, but larger only in some, it is reproduced; if it is met in none, and the direction
         is wrong in some, it is refuted.
         """
-        found = {self.judge(effect) for effect in effects}
-        if not found or len(found & HELD) not in (0, len(found)):
+        verdicts = {self.judge(effect) for effect in effects}
+        if not verdicts or len(verdicts & HELD) not in (0, len(verdicts)):
             return Verdict.UNDECIDED
-        return min(found, key=WORST_FIRST.index)
+        return min(verdicts, key=WORST_FIRST.index)
 
 
 def judge_all(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict on a claim about several settings from that on each; without any it is not decidable."""
-    found = set(verdicts)
-    if not found:
+    verdict_set = set(verdicts)
+    if not verdict_set:
         return Verdict.UNDECIDED
-    return max(found, key=WORST_FIRST.index) if found <= HELD else min(found, key=WORST_FIRST.index)
+    return max(verdict_set, key=WORST_FIRST.index) if verdict_set <= HELD else min(verdict_set, key=WORST_FIRST.index)

@@ -236,20 +236,20 @@ def bundled(effects: list[Effect]) -> list[Effect]:
     sends = [effect for effect in effects if isinstance(effect, Send)]
     if len(sends) == len({effect.peer for effect in sends}):
         return effects
-    found: list[Effect | tuple[str, list[ControlMessage]]] = []
+    grouped: list[Effect | tuple[str, list[ControlMessage]]] = []
     growing: dict[str, list[ControlMessage]] = {}
     for effect in effects:
         if not isinstance(effect, Send) or isinstance(effect.message, Bundle):
-            found.append(effect)
+            grouped.append(effect)
         elif isinstance(effect.message, Notification):
             growing.pop(effect.peer, None)
-            found.append(effect)
+            grouped.append(effect)
         elif effect.peer in growing:
             growing[effect.peer].append(effect.message)
         else:
             growing[effect.peer] = [effect.message]
-            found.append((effect.peer, growing[effect.peer]))
-    return [_as_one(*each) if isinstance(each, tuple) else each for each in found]
+            grouped.append((effect.peer, growing[effect.peer]))
+    return [_as_one(*each) if isinstance(each, tuple) else each for each in grouped]
 
 
 def _as_one(peer: str, messages: list[ControlMessage]) -> Send:

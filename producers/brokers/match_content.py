@@ -125,10 +125,10 @@ def covers(wide: Filter, narrow: Filter) -> bool:
 
 
 def _by_attribute(filter_: Filter) -> dict[str, list[Predicate]]:
-    found: dict[str, list[Predicate]] = {}
+    by_attribute: dict[str, list[Predicate]] = {}
     for predicate in filter_:
-        found.setdefault(predicate.attribute, []).append(predicate)
-    return found
+        by_attribute.setdefault(predicate.attribute, []).append(predicate)
+    return by_attribute
 
 
 def _is_implied(given: list[Predicate], implied: Predicate) -> bool:
@@ -146,12 +146,12 @@ def _refusals(predicate: Predicate) -> list[Predicate]:
     if predicate.operator is not Operator.PREFIX:
         return [Predicate(predicate.attribute, _OPPOSITE[predicate.operator], predicate.value)]
     prefix = str(predicate.value)
-    found = [Predicate(predicate.attribute, Operator.LT, prefix)]
+    refused = [Predicate(predicate.attribute, Operator.LT, prefix)]
     raisable = prefix.rstrip(chr(sys.maxunicode))
     if raisable:  # The first text after all those that start with the prefix.
         above = raisable[:-1] + chr(ord(raisable[-1]) + 1)
-        found.append(Predicate(predicate.attribute, Operator.GE, above))
-    return found
+        refused.append(Predicate(predicate.attribute, Operator.GE, above))
+    return refused
 
 
 def _is_satisfiable(predicates: Sequence[Predicate]) -> bool:
@@ -251,27 +251,27 @@ class MatchIndex:
 
     def destinations(self, content: Content, exclude: str | None = None) -> set[str]:
         """Return every destination except ``exclude`` that has at least one matching filter."""
-        found: set[str] = set()
+        destinations_found: set[str] = set()
         for bucket in self._candidates(content):
             for destination, residues in bucket.items():
-                if destination != exclude and destination not in found:
+                if destination != exclude and destination not in destinations_found:
                     for residue in residues:
                         if _passes(residue, content):
-                            found.add(destination)
+                            destinations_found.add(destination)
                             break
-        return found
+        return destinations_found
 
     def keys_for(self, content: Content, destination: str) -> list[str]:
         """Return the keys of all matching filters of one destination."""
-        found: list[str] = []
+        keys_found: list[str] = []
         for bucket in self._candidates(content):
             for residue, keys in bucket.get(destination, {}).items():
                 if _passes(residue, content):
-                    found += keys
-        return found
+                    keys_found += keys
+        return keys_found
 
     def _candidates(self, content: Content) -> list[_Bucket]:
-        found: list[_Bucket] = []
+        buckets: list[_Bucket] = []
         for attributes, by_values in self._buckets.items():
             try:
                 values = tuple([content[attribute] for attribute in attributes])
@@ -279,8 +279,8 @@ class MatchIndex:
                 continue
             bucket = by_values.get(values)
             if bucket is not None:
-                found.append(bucket)
-        return found
+                buckets.append(bucket)
+        return buckets
 
 
 def _split(filter_: Filter) -> tuple[tuple[str, ...], tuple[float | str, ...], _Residue]:
@@ -300,9 +300,9 @@ def _split(filter_: Filter) -> tuple[tuple[str, ...], tuple[float | str, ...], _
 
 def _passes(residue: _Residue, content: Content) -> bool:
     for attribute, compare, value, is_text in residue:
-        found = content.get(attribute)
-        if found is None:
+        given = content.get(attribute)
+        if given is None:
             return False
-        if is_text is not None and (isinstance(found, str) is not is_text or not compare(found, value)):
+        if is_text is not None and (isinstance(given, str) is not is_text or not compare(given, value)):
             return False
     return True

@@ -187,10 +187,10 @@ class RingTables:
 
     def rendezvous(self, topic: str) -> str:
         """Return the root of a topic's tree."""
-        found = self._rendezvous.get(topic)
-        if found is None:
-            found = self._rendezvous[topic] = self.configuration.rendezvous(topic)
-        return found
+        broker = self._rendezvous.get(topic)
+        if broker is None:
+            broker = self._rendezvous[topic] = self.configuration.rendezvous(topic)
+        return broker
 
     def next_hop(self, target: str) -> str:
         """Return the neighbour on the path to another broker; raise KeyError if that is not on the ring."""

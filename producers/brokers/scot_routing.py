@@ -58,21 +58,21 @@ def copies(
     none, all clusters are left to the least loaded free link within the cluster; if there is none either, one copy
     takes the least loaded link to another cluster and serves the rest as well.
     """
-    found = [(peer, 0) for peer in sorted(within)]
+    copied = [(peer, 0) for peer in sorted(within)]
     if not vector:
-        return found
+        return copied
     clusters = clusters_of(vector)
     free = [cluster for cluster in clusters if region[cluster] not in hot]
     if free:
         left = vector & ~vector_of(free)
         carrier = min(free, key=lambda cluster: (loads.get(region[cluster], 0.0), cluster))
-        return found + [(region[each], left if each == carrier else 0) for each in free]
+        return copied + [(region[each], left if each == carrier else 0) for each in free]
     free_within = [peer for peer in sorted(within) if peer not in hot]
     if free_within:
         chosen = min(free_within, key=lambda peer: (loads.get(peer, 0.0), peer))
         return [(peer, vector if peer == chosen else 0) for peer in sorted(within)]
     least = min(clusters, key=lambda cluster: (loads.get(region[cluster], 0.0), cluster))
-    return [*found, (region[least], without(vector, least))]
+    return [*copied, (region[least], without(vector, least))]
 
 
 class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):

@@ -184,5 +184,5 @@ def is_subscribed(core: BrokerProtocol, subscription: str) -> bool:
     routing = getattr(core, "routing", None)
     if not isinstance(routing, TreeRouting):
         return False
-    found = (tables.entries.get(subscription) for tables in routing.live_tables())
-    return any(entry is not None and not entry.leaving for entry in found)
+    entries = (tables.entries.get(subscription) for tables in routing.live_tables())
+    return any(entry is not None and not entry.leaving for entry in entries)

@@ -48,11 +48,11 @@ def cut_rtt(original: Path, cut: Path) -> None:
 
 def cut_subscriptions(original: Path, cut: Path) -> set[str]:
     """Write each subscription as one row and return the symbols they name."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    by_user: dict[str, dict[str, str]] = defaultdict(dict)
     for row in read_rows(original):
-        found[row["subscription"]][row["attribute"]] = row["value"]
+        by_user[row["subscription"]][row["attribute"]] = row["value"]
     rows = [
-        (each["symbol"], each["open"], each["high"]) for _, each in sorted(found.items(), key=lambda kv: int(kv[0]))
+        (each["symbol"], each["open"], each["high"]) for _, each in sorted(by_user.items(), key=lambda kv: int(kv[0]))
     ]
     write_rows(cut, ("symbol", "open_below", "high_below"), rows)
     return {symbol for symbol, _, _ in rows}
@@ -61,11 +61,11 @@ def cut_subscriptions(original: Path, cut: Path) -> set[str]:
 def cut_quotes(original: Path, cut: Path, symbols: set[str]) -> None:
     """Keep the newest quotes of these symbols, oldest first."""
     names = ("symbol", "date", "open", "high", "low", "close", "volume")
-    found: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    by_day: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for row in read_rows(original):
         if row["symbol"] in symbols:
-            found[row["symbol"]].append(tuple(row[name] for name in names))
-    kept = [row for symbol in sorted(found) for row in sorted(found[symbol])[-QUOTES_PER_SYMBOL_MAX:]]
+            by_day[row["symbol"]].append(tuple(row[name] for name in names))
+    kept = [row for symbol in sorted(by_day) for row in sorted(by_day[symbol])[-QUOTES_PER_SYMBOL_MAX:]]
     write_rows(cut, names, kept)
 
 
@@ -77,12 +77,12 @@ def cut_checkins(original: Path, cut: Path) -> None:
     with np.load(original) as columns:
         seconds = columns["time"] - int(CHECKINS_FROM.timestamp())
         user, lat, lon = columns["user"], columns["lat"], columns["lon"]
-    found: dict[int, list[int]] = defaultdict(list)
+    by_user: dict[int, list[int]] = defaultdict(list)
     for row in np.flatnonzero((seconds >= 0) & (seconds < CHECKIN_DAYS * 86_400)).tolist():
-        rows_of_user = found[user[row]]
+        rows_of_user = by_user[user[row]]
         if not rows_of_user or seconds[row] - seconds[rows_of_user[-1]] >= CHECKIN_GAP_S_MIN:
             rows_of_user.append(row)
-    kept = np.array(sorted(row for rows in found.values() if len(rows) >= CHECKINS_PER_USER_MIN for row in rows))
+    kept = np.array(sorted(row for rows in by_user.values() if len(rows) >= CHECKINS_PER_USER_MIN for row in rows))
     np.savez_compressed(
         cut,
         user=np.unique(user[kept], return_inverse=True)[1].astype(np.uint16),

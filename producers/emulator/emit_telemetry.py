@@ -108,13 +108,13 @@ class TelemetryEmitter:
         due = self._probes_due.get(broker, 0.0) + self._probes_per_flush
         self._probes_due[broker] = due % 1
         others, brokers = self._candidates_of(broker), self._overlay.brokers
-        found: list[str] = []
+        candidates: list[str] = []
         for _ in range(min(int(due), len(others))):
             peer = others[0]
             others.rotate(-1)
             if peer not in neighbours and peer in brokers and not brokers[peer].is_dead:
-                found.append(peer)
-        return found
+                candidates.append(peer)
+        return candidates
 
     def _candidates_of(self, broker: str) -> deque[str]:
         if broker not in self._candidates:

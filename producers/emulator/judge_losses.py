@@ -125,8 +125,8 @@ class LossJudge:
         if epoch is None or home is None:
             return None
         path = path_in(epoch.configuration, notification, home)
-        found = [self._excuse_at(hop, epoch, notification) for hop in path]
-        return next((reason for reason in found if reason), None)
+        excuses = [self._excuse_at(hop, epoch, notification) for hop in path]
+        return next((reason for reason in excuses if reason), None)
 
     def _excuse_at(self, hop: Hop, epoch: _Epoch, notification: Notification) -> str | None:
         broker, from_rendezvous = hop

@@ -231,20 +231,20 @@ def clients_at(brokers: Container[str], messages: Iterable[Message]) -> list[str
 
     Memory grows with these alone, as other agents write any number of others.
     """
-    found: dict[str, None] = {}
+    clients: dict[str, None] = {}
     faults = 0
     for message in messages:
         name = (message.key() or b"").decode(errors="replace")
-        found.pop(name, None)
+        clients.pop(name, None)
         if message.value() is None:
             continue
         try:
             if decode(message.value(), Client).home in brokers:
-                found[name] = None
+                clients[name] = None
         except UndecodableRecordError as fault:
             faults += 1
             if is_logged(faults):
                 log.warning(
                     "record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault), count=faults
                 )
-    return list(found)
+    return list(clients)

@@ -314,9 +314,9 @@ class Ledger:
 
     def _count_lost(self, account: _Account) -> None:
         missing = [subscription for subscription, has_it in account.owed.items() if not has_it]
-        found = {one: self.excuses.reason_of(account.notification, one) for one in missing}
+        reasons = {one: self.excuses.reason_of(account.notification, one) for one in missing}
         account.is_overdue = True
-        account.excuses = {one: reason for one, reason in found.items() if reason is not None}
+        account.excuses = {one: reason for one, reason in reasons.items() if reason is not None}
         self._lost_by_reason.update(account.excuses.values())
         self._lost_by_reason[account.reason] += account.missing - len(account.excuses)
         self._counts["excused"] += len(account.excuses)

@@ -57,15 +57,15 @@ class BurstMeter:
 
     def figures(self) -> dict[str, float | None]:
         """Return p95 of the delays and the mean time from a burst's end to its last delivery; None without bursts."""
-        found: dict[str, float | None] = {}
+        measured: dict[str, float | None] = {}
         for name, is_dynamic in (("static", False), ("dynamic", True)):
             bursts = [one for one in self._bursts if one.is_dynamic is is_dynamic and one.delays_ms]
             ended = [one for one in bursts if one.to_ms < float("inf")]
             delays_ms: Counter[int] = sum((one.delays_ms for one in bursts), Counter())
             drains_s = [max(one.last_ms - one.to_ms, 0.0) / 1000 for one in ended]
-            found[f"delay_ms_p95_{name}"] = _percentile_95(delays_ms)
-            found[f"drain_s_{name}"] = round(sum(drains_s) / len(drains_s), 3) if drains_s else None
-        return found
+            measured[f"delay_ms_p95_{name}"] = _percentile_95(delays_ms)
+            measured[f"drain_s_{name}"] = round(sum(drains_s) / len(drains_s), 3) if drains_s else None
+        return measured
 
 
 def _percentile_95(counted: Counter[int]) -> float | None:

@@ -43,8 +43,8 @@ class LinkMeter:
             core.observe_links({})
 
     def _cores(self) -> dict[str, ScotBroker]:
-        found = ((name, broker.core) for name, broker in self._overlay.brokers.items())
-        return {name: core for name, core in found if isinstance(core, ScotBroker)}
+        cores = ((name, broker.core) for name, broker in self._overlay.brokers.items())
+        return {name: core for name, core in cores if isinstance(core, ScotBroker)}
 
     def _schedule(self) -> None:
         self._overlay.env.timeout(self._window_ms).callbacks.append(self._measure)

@@ -39,11 +39,11 @@ class Newcomer:
 
 def newcomer_of(text: str) -> Newcomer:
     """Return the newcomer that a text describes; raise ValueError if the text is invalid."""
-    found = _TEXT.fullmatch(text.strip())
+    match = _TEXT.fullmatch(text.strip())
     wanted = f"newcomer {text!r}: write NAME at SECONDS by PEER=COST,... or near X,Y [through AGENT]"
-    if found is None:
+    if match is None:
         raise ValueError(wanted)
-    broker, at_s, links, x, y, agent = found.groups()
+    broker, at_s, links, x, y, agent = match.groups()
     try:
         pairs = [pair.rsplit("=", 1) for pair in links.split(",")] if links else []
         facts = BrokerFacts(

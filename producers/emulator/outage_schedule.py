@@ -54,16 +54,16 @@ class Outage:
 
 def outage_of(text: str) -> Outage:
     """Return the outage that a text describes; raise ValueError if the text is invalid."""
-    found = _TEXT.fullmatch(text.strip())
-    if found is None or found[1] not in set(OutageKind):
+    match = _TEXT.fullmatch(text.strip())
+    if match is None or match[1] not in set(OutageKind):
         raise ValueError(
             f"outage {text!r}: write KIND TARGETS at SECONDS for SECONDS [by FACTOR], with one of "
             f"{', '.join(OutageKind)} as KIND"
         )
-    kind, targets = OutageKind(found[1]), tuple(found[2].split(","))
+    kind, targets = OutageKind(match[1]), tuple(match[2].split(","))
     if kind.is_of_link and (len(set(targets)) != 2):
         raise ValueError(f"outage {text!r}: a link has two ends, write them as A,B")
-    return Outage(kind, targets, float(found[3]), float(found[4]), float(found[5] or SLOW_FACTOR))
+    return Outage(kind, targets, float(match[3]), float(match[4]), float(match[5] or SLOW_FACTOR))
 
 
 def with_names(outage: Outage, inventory: Inventory) -> Outage:

@@ -88,10 +88,10 @@ class SubscriberClients:
 
     def cancel(self, name: str) -> None:
         """End a subscriber's subscription; do nothing if it has already ended."""
-        found = self._subscribers.pop(name, None)
-        if found is not None:
-            self._end(found)
-            self._on_change(name, found.home, None)
+        subscriber = self._subscribers.pop(name, None)
+        if subscriber is not None:
+            self._end(subscriber)
+            self._on_change(name, subscriber.home, None)
 
     def drop(self, subscription: str, by: str = "") -> bool:
         """Note that a subscriber's home has ended its stay; return False if the stay is already over.

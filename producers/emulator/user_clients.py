@@ -131,8 +131,8 @@ class UserClients:
 
     def home_of(self, user: str) -> str | None:
         """Return the home that a user has or waits for, or None if it is gone."""
-        found = self._users.get(user) or self._homeless.get(user)
-        return None if found is None else found.home
+        client = self._users.get(user) or self._homeless.get(user)
+        return None if client is None else client.home
 
     def filter_of(self, subscription: str) -> Filter | None:
         """Return the filter of a subscription, or None if it has ended."""
@@ -158,18 +158,18 @@ class UserClients:
         if user in self._homeless:
             self._homeless[user].wants = wanted
             return
-        found = self._users.get(user)
-        if found is None:
+        client = self._users.get(user)
+        if client is None:
             raise ClientError(f"user {user} is not connected")
-        if wanted != found.wants or not found.changes:
-            self._request(user, found, wanted)
+        if wanted != client.wants or not client.changes:
+            self._request(user, client, wanted)
 
-    def _request(self, user: str, found: _User, wanted: frozenset[str]) -> None:
-        self._count(found, wanted)
-        found.wants = wanted
-        found.changes += 1
-        self._follow(user, found)
-        self._on_change(user, found.home, tuple(sorted(wanted)), found.changes)
+    def _request(self, user: str, client: _User, wanted: frozenset[str]) -> None:
+        self._count(client, wanted)
+        client.wants = wanted
+        client.changes += 1
+        self._follow(user, client)
+        self._on_change(user, client.home, tuple(sorted(wanted)), client.changes)
 
     def disconnect(self, user: str) -> None:
         """Disconnect a user; what was published before is still delivered."""
@@ -177,9 +177,9 @@ class UserClients:
         if waiting is not None:
             self._on_change(user, waiting.home, None, waiting.changes + 1)
         elif user in self._users:
-            found = self._users.pop(user)
-            self._end_stay(user, found)
-            self._on_change(user, found.home, None, found.changes + 1)
+            client = self._users.pop(user)
+            self._end_stay(user, client)
+            self._on_change(user, client.home, None, client.changes + 1)
 
     def _end_stay(self, name: str, user: _User) -> None:
         """End a stay at each of its homes."""
@@ -195,10 +195,10 @@ class UserClients:
 
         ``by``: the broker, by default its home. The home that it came from is believed if the stay ``is_over``.
         """
-        found = self._users.get(user)
-        if found is None or found.connection != connection:
+        client = self._users.get(user)
+        if client is None or client.connection != connection:
             return False
-        if by not in ("", found.home) and not (is_over and by == found.came_from):
+        if by not in ("", client.home) and not (is_over and by == client.came_from):
             return False
         self.disconnect(user)
         return True
@@ -231,10 +231,10 @@ class UserClients:
         waiting = self._homeless.pop(user, None)
         if waiting is None:
             return
-        found = self._users[user] = _User(home, waiting.first_home, self._connected, changes=waiting.changes)
+        client = self._users[user] = _User(home, waiting.first_home, self._connected, changes=waiting.changes)
         self._connected += 1
         self.reconnected_count += waiting.changes > 0
-        self._request(user, found, waiting.wants)
+        self._request(user, client, waiting.wants)
 
     def _follow(self, name: str, user: _User) -> None:
         """End subscriptions that the user no longer wants, and make those it wants: at both homes if it has two."""
@@ -314,24 +314,24 @@ class UserClients:
         The next home is prepared only after that, so nothing is published in the new epoch before the subscriptions are
         in place there: the old home alone confirms what it has yet to confirm.
         """
-        found = self._users.get(user)
-        if found is None or found.connection != connection or found.goes_to is not None:
+        client = self._users.get(user)
+        if client is None or client.connection != connection or client.goes_to is not None:
             self._ask(home_to, AttachRequest(epoch, user, connection, ()))  # That stay is over.
             self._ask(home_to, GoneRequest(user, connection))
             return
-        self._ask(found.home, MoveAckRequest(user, connection))
-        found.goes_to, found.epoch = home_to, epoch
-        for subscription in found.unconfirmed:
+        self._ask(client.home, MoveAckRequest(user, connection))
+        client.goes_to, client.epoch = home_to, epoch
+        for subscription in client.unconfirmed:
             self._ledger.confirm_partly(subscription, topic_filter(self._owners[subscription][1]))
-        self._attach(user, found, home_to, found.has)
+        self._attach(user, client, home_to, client.has)
 
     def stay(self, user: str, connection: int) -> None:
         """Note that the move was aborted."""
-        found = self._users.get(user)
-        if found is None or found.connection != connection or found.goes_to is None:
+        client = self._users.get(user)
+        if client is None or client.connection != connection or client.goes_to is None:
             return
-        home_to, found.goes_to = found.goes_to, None
-        self._stop_awaiting(found, home_to)
+        home_to, client.goes_to = client.goes_to, None
+        self._stop_awaiting(client, home_to)
 
     def _stop_awaiting(self, user: _User, home: str) -> None:
         """Wait for no confirmation of a home any more; what all others have confirmed is owed."""
@@ -342,24 +342,24 @@ class UserClients:
 
     def take(self, user: str, broker: str) -> None:
         """Make ``broker`` the user's home from now on; a second time, await nothing of its previous home any more."""
-        found = self._users.get(user)
-        if found is None or found.goes_to != broker:
-            if found is not None and found.home == broker:
-                self._stop_awaiting(found, found.came_from)
+        client = self._users.get(user)
+        if client is None or client.goes_to != broker:
+            if client is not None and client.home == broker:
+                self._stop_awaiting(client, client.came_from)
             return
-        self.topics.remove(found.home, found.wants)
-        self.topics.add(broker, found.wants)
-        found.came_from, found.brought = found.home, set(found.has.values())
-        found.home, found.goes_to = broker, None
-        for subscription in found.brought:
-            self._place(subscription, broker, found.epoch)
+        self.topics.remove(client.home, client.wants)
+        self.topics.add(broker, client.wants)
+        client.came_from, client.brought = client.home, set(client.has.values())
+        client.home, client.goes_to = broker, None
+        for subscription in client.brought:
+            self._place(subscription, broker, client.epoch)
         self.counts.moved += 1
-        self._ask(broker, MoveAckRequest(user, found.connection))  # From now on its old home gets no new requests.
-        self._on_move(user, broker, tuple(sorted(found.wants)))
+        self._ask(broker, MoveAckRequest(user, client.connection))  # From now on its old home gets no new requests.
+        self._on_move(user, broker, tuple(sorted(client.wants)))
 
     def drain(self, user: str, subscription: str, home_to: str) -> None:
         """Report to the next home that the old one has handed over everything of a moved subscription."""
         self._ask(home_to, DrainedRequest(subscription))
-        found = self._users.get(user)
-        if found is not None:
-            found.brought.discard(subscription)
+        client = self._users.get(user)
+        if client is not None:
+            client.brought.discard(subscription)

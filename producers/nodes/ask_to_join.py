@@ -60,8 +60,10 @@ async def measured_costs(broker: str, addresses: Mapping[str, tuple[str, int]]) 
     Peers out of reach are left out. Nodes refuse a stranger's links, but connecting alone shows the round trip.
     """
     peers = sorted(set(addresses) - {broker})
-    found = await asyncio.gather(*(_round_trip_ms(*addresses[peer]) for peer in peers))
-    return tuple(PeerCost(peer, rtt_ms / 2) for peer, rtt_ms in zip(peers, found, strict=True) if rtt_ms is not None)
+    round_trips_ms = await asyncio.gather(*(_round_trip_ms(*addresses[peer]) for peer in peers))
+    return tuple(
+        PeerCost(peer, rtt_ms / 2) for peer, rtt_ms in zip(peers, round_trips_ms, strict=True) if rtt_ms is not None
+    )
 
 
 async def _round_trip_ms(host: str, port: int) -> float | None:

@@ -59,12 +59,12 @@ def topics_of(settings: NodeSettings, inventory: Inventory, broker: str) -> Brok
 
 def read_peers(settings: NodeSettings, broker: str) -> Addresses:
     """Return where each node listens; raise NodeError if the file cannot be read, or does not list this broker."""
-    found = _read_addresses(settings)
-    if broker not in found:
+    addresses = _read_addresses(settings)
+    if broker not in addresses:
         raise NodeError(
             f"{settings.peers_file} has no address of {broker}: add the host:port at which other nodes reach it"
         )
-    return found
+    return addresses
 
 
 def _read_addresses(settings: NodeSettings) -> Addresses:

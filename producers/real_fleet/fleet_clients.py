@@ -128,8 +128,8 @@ class FleetClients:
             self.ledger.hand_over(subscription, int(payload.split(b" ", 1)[0]), self._now_ms())
 
         async def act() -> None:
-            found = await connection.client.subscribe(SUBJECT + publisher, take)
-            self._subscriptions[subscription] = home, found
+            subscribed = await connection.client.subscribe(SUBJECT + publisher, take)
+            self._subscriptions[subscription] = home, subscribed
 
         connection.do(act)
 
@@ -149,11 +149,11 @@ class FleetClients:
         for name in self.ledger.leaving():
             if name in self._subscriptions and self.ledger.may_end(name, now_ms):
                 self.ledger.end(name, now_ms)  # Now: what arrives before the server unsubscribes is concurrent.
-                home, found = self._subscriptions.pop(name)
-                self._subscribing[home].do(partial(self._end, name, self._subscribing[home], found))
+                home, subscription = self._subscriptions.pop(name)
+                self._subscribing[home].do(partial(self._end, name, self._subscribing[home], subscription))
 
-    async def _end(self, subscription: str, connection: Connection, found: Any) -> None:
-        await connection.client.unsubscribe(found)
+    async def _end(self, subscription: str, connection: Connection, ended: Any) -> None:
+        await connection.client.unsubscribe(ended)
         self.ledger.forget(subscription)
 
     def status(self) -> dict[str, Any]:

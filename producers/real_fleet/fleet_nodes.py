@@ -164,8 +164,8 @@ class FleetNodes:
 
     def links(self) -> list[Link]:
         """Return the links of the current overlay, or of the initial one if there are none."""
-        found = sorted((min(edge), max(edge)) for edge in self._graph().edges)
-        return found or list(self._inventory.bootstrap.links)
+        sorted_links = sorted((min(edge), max(edge)) for edge in self._graph().edges)
+        return sorted_links or list(self._inventory.bootstrap.links)
 
     def disturb(self, ends: Sequence[str], *, factor: float | None) -> None:
         """Multiply the delay between two nodes by ``factor``, or cut the link with None."""

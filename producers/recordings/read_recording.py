@@ -214,11 +214,11 @@ class Recording:
             return
         with part.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
             while at < size:
-                found = _block_at(view, at, part, self.bounds.block_bytes_max)
-                if found is not None:
-                    count += found.count
-                    at = found.at + found.size + SYNC_BYTES
-                    yield found
+                block = _block_at(view, at, part, self.bounds.block_bytes_max)
+                if block is not None:
+                    count += block.count
+                    at = block.at + block.size + SYNC_BYTES
+                    yield block
                     continue
                 following = view.find(part.container.sync, at)
                 if following < 0:

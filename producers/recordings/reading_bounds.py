@@ -40,17 +40,17 @@ class ReadingBounds:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        found = []
+        faults = []
         if self.block_mb_max < BLOCK_MB_MIN:
-            found.append(
+            faults.append(
                 f"block_mb_max is {self.block_mb_max}: at least {BLOCK_MB_MIN}, or blocks of a recorder are left out"
             )
         if self.overlap_mb_max < self.block_mb_max:
-            found.append(
+            faults.append(
                 f"overlap_mb_max is {self.overlap_mb_max}: at least block_mb_max ({self.block_mb_max}), or one block "
                 "alone is too much"
             )
-        return found
+        return faults
 
 
 DEFAULT_BOUNDS = ReadingBounds()

@@ -289,10 +289,10 @@ class TopicRecorder:
     def _assign_found(self, *, is_first: bool) -> None:
         """Assign existing partitions that are not read yet; those that appear later are read from their beginning."""
         self._checked_s = time.monotonic()
-        found = self._consumer.list_topics(timeout=CALL_S).topics
+        topics = self._consumer.list_topics(timeout=CALL_S).topics
         fresh = []
         for name, topic in self._wanted.items():
-            partitions = found[name].partitions if name in found and found[name].error is None else {}
+            partitions = topics[name].partitions if name in topics and topics[name].error is None else {}
             for number in sorted(partitions):
                 if (name, number) in self._next:
                     continue

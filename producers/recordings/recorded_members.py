@@ -23,7 +23,7 @@ def added_members(recording: Recording) -> list[Member]:
 
     They have no agents: a recording keeps the records of all agents in one topic.
     """
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     if MEMBERS.suffix not in recording.info.topics:
         return []
     for message in recording.messages([MEMBERS.suffix]):
@@ -33,8 +33,8 @@ def added_members(recording: Recording) -> list[Member]:
             continue
         if member is not None and member.facts is not None:
             facts = msgspec.structs.replace(member.facts, agent="")
-            found[member.broker] = Member(member.broker, MemberState.IN_SERVICE, 0, member.reason, facts=facts)
-    return [found[broker] for broker in sorted(found)]
+            members[member.broker] = Member(member.broker, MemberState.IN_SERVICE, 0, member.reason, facts=facts)
+    return [members[broker] for broker in sorted(members)]
 
 
 def recorded_inventory(recording: Recording) -> Inventory:

@@ -189,14 +189,14 @@ def decode_header(start: bytes) -> Container:
         raise FormError("it does not start like an Avro file")
     stream = io.BytesIO(start)
     try:
-        found = cast(dict[str, Any], schemaless_reader(stream, HEADER_SCHEMA, None))
+        header = cast(dict[str, Any], schemaless_reader(stream, HEADER_SCHEMA, None))
     except EOFError:
         raise
     except Exception as error:  # fastavro raises many types on bad bytes.
         if isinstance(error, IndexError) and stream.tell() == len(start):  # Its EOFError where a number is cut.
             raise EOFError from error
         raise FormError(f"its header does not decode ({type(error).__name__})") from error
-    return Container(found["meta"], found["sync"], stream.tell())
+    return Container(header["meta"], header["sync"], stream.tell())
 
 
 def varint(number: int) -> bytes:

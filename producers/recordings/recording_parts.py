@@ -67,10 +67,10 @@ class RecordingPart:
 def files_of(path: Path) -> list[Path]:
     """Return the files that a path stands for: a folder's, a first part's with those that follow, or one part's."""
     if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix == SUFFIX)
-        if not found:
+        files = sorted(file for file in path.iterdir() if file.suffix == SUFFIX)
+        if not files:
             raise RecordingError(f"{path} contains no recording: no file there ends in {SUFFIX}.")
-        return found
+        return files
     if not path.is_file():
         raise RecordingError(f"{path} does not exist: check its name.")
     if PART_PATTERN.match(path.stem):
@@ -81,8 +81,8 @@ def files_of(path: Path) -> list[Path]:
 def following_parts(path: Path) -> list[Path]:
     """Return the later parts next to a recording's first one, in order."""
     siblings = path.parent.iterdir()
-    found = [(PART_PATTERN.match(file.stem), file) for file in siblings if file.suffix == path.suffix]
-    return sorted(file for match, file in found if match is not None and match["stem"] == path.stem)
+    matches = [(PART_PATTERN.match(file.stem), file) for file in siblings if file.suffix == path.suffix]
+    return sorted(file for match, file in matches if match is not None and match["stem"] == path.stem)
 
 
 def open_part(path: Path) -> RecordingPart:

@@ -100,12 +100,12 @@ class Replayed:
     @property
     def warnings(self) -> list[str]:
         """What to warn about, one sentence each."""
-        found = {
+        texts = {
             f"Gaps of {self.holes_ms / 1000:.0f} s in total were skipped: nothing was recorded in them.": self.holes_ms,
             f"{self.too_long} records were left out: Kafka takes none of their size.": self.too_long,
             f"{self.to_come} records have times still to come, and got the present one.": self.to_come,
         }
-        return [sentence for sentence, count in found.items() if count]
+        return [sentence for sentence, count in texts.items() if count]
 
 
 class RecordingReplayer:
@@ -280,10 +280,10 @@ def _record_count(kafka: KafkaAccess, name: str) -> int:
     """Return how many records a topic has ever held; 0 if it does not exist. Raises StackError without Kafka."""
     consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
-        found = consumer.list_topics(timeout=CALL_S).topics.get(name)
-        if found is None or found.error is not None:
+        topic = consumer.list_topics(timeout=CALL_S).topics.get(name)
+        if topic is None or topic.error is not None:
             return 0
-        places = [TopicPartition(name, number) for number in found.partitions]
+        places = [TopicPartition(name, number) for number in topic.partitions]
         return sum(int(consumer.get_watermark_offsets(place, timeout=CALL_S)[1]) for place in places)
     except KafkaException as error:
         raise StackError(

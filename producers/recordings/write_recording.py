@@ -67,14 +67,14 @@ class RecordingLimits:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        found = [
+        faults = [
             f"{name.name} is {getattr(self, name.name):g}: above 0, each file must hold something"
             for name in fields(self)[:2]
             if not getattr(self, name.name) > 0
         ]
         if not LEVEL_MIN <= self.compress_level <= LEVEL_MAX:
-            found.append(f"compress_level is {self.compress_level}: {LEVEL_MIN} to {LEVEL_MAX}")
-        return found
+            faults.append(f"compress_level is {self.compress_level}: {LEVEL_MIN} to {LEVEL_MAX}")
+        return faults
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,16 +63,16 @@ def checkins_of(
 ) -> Checkins:
     """Return these check-ins, oldest first, in read-only arrays."""
     order = np.argsort(minute, kind="stable")
-    found = Checkins(
+    checkins = Checkins(
         user[order].astype(np.int32),
         minute[order].astype(np.int32),
         lat[order].astype(np.float64),
         lon[order].astype(np.float64),
         days,
     )
-    for column in (found.user, found.minute, found.lat, found.lon):
+    for column in (checkins.user, checkins.minute, checkins.lat, checkins.lon):
         column.setflags(write=False)
-    return found
+    return checkins
 
 
 def cell_numbers(checkins: Checkins, rows: int, columns: int) -> NDArray[np.int32]:

@@ -90,7 +90,7 @@ class AlertDesk:
     def notify(self, now_ms: int) -> list[AlertMessage]:
         """Add the reports that are due to the batch; return their messages."""
         book, engine = self._engine.book, self._engine
-        found = notify(
+        messages = notify(
             list(book.alerts.values()),
             now_ms,
             self._silencer,
@@ -98,12 +98,12 @@ class AlertDesk:
             self._targets,
             is_blast=engine.is_blast,
         )
-        for alert in found.changed:
+        for alert in messages.changed:
             self._put(alert)
-        for message in found.messages:
+        for message in messages.messages:
             self.batch.events.append(_event_of(message))
             self.batch.offers += [DeliveryAction(message, target) for target in self._targets]
-        return list(found.messages)
+        return list(messages.messages)
 
     def forget(self) -> None:
         """Remove the oldest cleared alerts beyond the limit."""

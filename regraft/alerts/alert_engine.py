@@ -218,9 +218,9 @@ class AlertEngine:
                 continue
             subjects = self.book.subjects(rule.name)
             brokers = {self.book.alerts[f"{rule.name}/{subject}"].brokers[:1] for subject in subjects}
-            found = {broker for pair in brokers for broker in pair}
-            affected |= found
-            silent |= found if isinstance(rule, SilentRule) else set()
+            alerts = {broker for pair in brokers for broker in pair}
+            affected |= alerts
+            silent |= alerts if isinstance(rule, SilentRule) else set()
         present = self._brokers | silent
         return self._apply(blast.watch(window.end_ms, affected & present, len(present), is_raised=self.is_blast))
 
@@ -286,7 +286,7 @@ def _alert_of(finding: Finding, rule: Rule, before: Alert | None) -> Alert:
         duration_s=(finding.time_ms - raised_ms) / 1000,
         **rule.text_values(),
     )
-    found = Alert(
+    alert = Alert(
         finding.rule,
         finding.subject,
         rule.severity,
@@ -298,9 +298,9 @@ def _alert_of(finding: Finding, rule: Rule, before: Alert | None) -> Alert:
         finding.brokers or (before.brokers if before else ()),
     )
     if before is None:
-        return found
+        return alert
     return msgspec.structs.replace(
-        found, told=before.told, told_ms=before.told_ms, message=before.message, deliveries=before.deliveries
+        alert, told=before.told, told_ms=before.told_ms, message=before.message, deliveries=before.deliveries
     )
 
 

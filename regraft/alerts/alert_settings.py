@@ -106,25 +106,25 @@ class AlertSettings:
             "attempts_max": 1, "queue_max": 1, "resume_ms_max": 0, "tick_ms": 1, "status_ms": 1, "stop_ms_max": 0,
             "window_ms": 1,
         }  # fmt: skip
-        found = [
+        faults = [
             f"{name} is {getattr(self, name)}: at least {limit}"
             for name, limit in least.items()
             if getattr(self, name) < limit
         ]
         for name in ("timeout_s", "backoff_s"):
             if getattr(self, name) <= 0:
-                found.append(f"{name} is {getattr(self, name):g}: above 0")
+                faults.append(f"{name} is {getattr(self, name):g}: above 0")
         if self.backoff_s_max < self.backoff_s:
-            found.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
+            faults.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
         if self.quiet_hours is None and self.quiet_below is not Severity.CRITICAL:
-            found.append(f"quiet_below is {self.quiet_below} without quiet_hours: give these, or leave it out")
+            faults.append(f"quiet_below is {self.quiet_below} without quiet_hours: give these, or leave it out")
         if self.quiet_hours is not None:
             try:
                 parse_quiet_hours(self.quiet_hours)
             except QuietHoursError as error:
-                found.append(f"quiet_hours {error}")
+                faults.append(f"quiet_hours {error}")
         names = self.target_names
         twice = sorted({name for name in names if names.count(name) > 1})
-        found += [f"{name} is named twice in targets or webhooks" for name in twice]
-        found += port_faults(self.metrics_port, self.metrics_host)
-        return found + target_faults(self.targets) + webhook_faults(self.webhooks)
+        faults += [f"{name} is named twice in targets or webhooks" for name in twice]
+        faults += port_faults(self.metrics_port, self.metrics_host)
+        return faults + target_faults(self.targets) + webhook_faults(self.webhooks)

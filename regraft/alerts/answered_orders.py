@@ -54,8 +54,8 @@ class AnsweredOrders(Generic[Given]):
     def released(self) -> list[Given]:
         """Return, once, the held orders that were accepted, in their order; forget those that were refused."""
         answered = [place for place in self._waiting if place in self._answers]
-        found = {place: self._waiting.pop(place) for place in answered}
-        accepted = {place: given for place, given in found.items() if self._answers[place]}
+        released = {place: self._waiting.pop(place) for place in answered}
+        accepted = {place: given for place, given in released.items() if self._answers[place]}
         self._released |= dict.fromkeys(accepted)
         while len(self._released) > WAITING_MAX:
             del self._released[next(iter(self._released))]

@@ -37,8 +37,8 @@ def template_fault(template: str) -> str:
 def at_least_one(rule: object, *names: str) -> list[str]:
     """Return a sentence for each of these parameters that is below 1, or so large that nothing could reach it."""
     values = {name: getattr(rule, name) for name in names}
-    found = [f"{name} is {value}: at least 1" for name, value in values.items() if value < 1]
-    return found + [f"{name} is {value}: at most {COUNT_MAX}" for name, value in values.items() if value > COUNT_MAX]
+    faults = [f"{name} is {value}: at least 1" for name, value in values.items() if value < 1]
+    return faults + [f"{name} is {value}: at most {COUNT_MAX}" for name, value in values.items() if value > COUNT_MAX]
 
 
 def above_0(rule: object, *names: str) -> list[str]:

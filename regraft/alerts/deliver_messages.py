@@ -90,10 +90,10 @@ class MessageDelivery:
 
     def reports(self) -> list[DeliveryReport]:
         """Return the reports since the last call, without waiting."""
-        found = []
+        reports = []
         while not self._reports.empty():
-            found.append(self._reports.get())
-        return found
+            reports.append(self._reports.get())
+        return reports
 
     def stop(self) -> None:
         """Start no further messages; what is being sent is not retried."""

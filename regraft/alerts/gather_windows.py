@@ -92,7 +92,7 @@ class WindowGatherer:
 
     def windows(self, now_ms: int) -> list[SeenWindow]:
         """Return the windows that are complete or have waited long enough, oldest first."""
-        found: list[SeenWindow] = []
+        windows: list[SeenWindow] = []
         while self._markers:
             start_ms = min(self._markers)
             marker = self._markers[start_ms]
@@ -101,9 +101,9 @@ class WindowGatherer:
             can_wait = now_ms - marker.read_ms < self._rows_wait_ms and len(self._markers) <= OPEN_WINDOWS_MAX
             if missing and can_wait:
                 break
-            found.append(_seen(marker, rows, missing))
+            windows.append(_seen(marker, rows, missing))
             self._forget(marker.window)
-        return found
+        return windows
 
     def _forget(self, window: WindowClosed) -> None:
         self._closed_until_ms = window.window_end_ms

@@ -55,20 +55,20 @@ def load_apprise() -> type[Apprise]:
 
 def target_faults(urls: Iterable[str]) -> list[str]:
     """Return a sentence for each apprise URL that cannot be used, without the URL itself."""
-    found = []
+    faults = []
     for place, url in enumerate(urls):
         if load_apprise().instantiate(url) is None:
-            found.append(
+            faults.append(
                 f"targets[{place}] ({name_target(url)}) is not a URL that apprise can use: see its list of "
                 "services, and "
                 "put http and https addresses into webhooks"
             )
-    return found
+    return faults
 
 
 def webhook_faults(urls: Iterable[str]) -> list[str]:
     """Return a sentence for each webhook URL that cannot be used, without the URL itself."""
-    found = []
+    faults = []
     for place, url in enumerate(urls):
         try:
             parts = urlsplit(url)
@@ -76,8 +76,10 @@ def webhook_faults(urls: Iterable[str]) -> list[str]:
         except ValueError:
             is_usable = False
         if not is_usable:
-            found.append(f"webhooks[{place}] ({name_webhook(url)}) is not an address: write http(s)://host[:port]/path")
-    return found
+            faults.append(
+                f"webhooks[{place}] ({name_webhook(url)}) is not an address: write http(s)://host[:port]/path"
+            )
+    return faults
 
 
 def _digest(url: str) -> str:

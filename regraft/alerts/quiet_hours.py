@@ -38,10 +38,10 @@ class QuietHours:
 @cache
 def parse_quiet_hours(text: str) -> QuietHours:
     """Return the quiet hours of a text. Raises QuietHoursError if it is invalid."""
-    found = FORM.fullmatch(text.strip())
-    if found is None:
+    match = FORM.fullmatch(text.strip())
+    if match is None:
         raise QuietHoursError(f"is {text!r}: write HH:MM-HH:MM and a time zone, for example 22:00-07:00 Europe/Berlin")
-    hours = [int(part) for part in found.groups()[:4]]
+    hours = [int(part) for part in match.groups()[:4]]
     try:
         begin, end = time(hours[0], hours[1]), time(hours[2], hours[3])
     except ValueError as error:
@@ -49,9 +49,9 @@ def parse_quiet_hours(text: str) -> QuietHours:
     if begin == end:
         raise QuietHoursError(f"is {text!r}: start and end are the same; for no quiet hours leave it out")
     try:
-        zone = ZoneInfo(found[5])
+        zone = ZoneInfo(match[5])
     except (KeyError, ValueError, OSError) as error:
         raise QuietHoursError(
-            f"is {text!r}: the time zone {found[5]!r} is unknown here: use one like Europe/Berlin or UTC"
+            f"is {text!r}: the time zone {match[5]!r} is unknown here: use one like Europe/Berlin or UTC"
         ) from error
     return QuietHours(begin, end, zone)

@@ -185,10 +185,10 @@ class InputReader:
         except KafkaException as error:
             self._report(str(error))
             return []
-        found = [self._taken(message) for message in messages]
+        records = [self._taken(message) for message in messages]
         # An earlier answer must not count before a later one is known.
         is_answered = all(topic != self._audit_topic for topic, _ in self._unread)
-        return [one for one in found if one is not None] + (self._orders.released() if is_answered else [])
+        return [one for one in records if one is not None] + (self._orders.released() if is_answered else [])
 
     def prove(self) -> bool:
         """Ask Kafka, of one partition after another, where it ends; return False if it does not answer."""
@@ -208,14 +208,14 @@ class InputReader:
                 held[partition] = min(offset, held.get(partition, offset))
             else:
                 del self._markers[start_ms]
-        found = []
+        positions = []
         for (topic, partition), offset in sorted(self._next.items()):
             note = {"time_ms": self._read_ms[topic, partition]}
             if topic == self._windows_topic:
                 offset = min(offset, held.get(partition, offset))
                 note |= remembered
-            found.append(TopicPartition(topic, partition, offset, json.dumps(note)))
-        return found
+            positions.append(TopicPartition(topic, partition, offset, json.dumps(note)))
+        return positions
 
     def park(self, entry: InputRecord, error: Exception) -> None:
         """Count a record that no rule could judge, by topic, and keep it as a dead letter, so that it is met only once.
@@ -308,8 +308,8 @@ class InputReader:
         if topic in READ_WHOLE or low == high:
             return TopicPartition(*place, OFFSET_BEGINNING if topic in READ_WHOLE else high)
         since_ms = self._since_ms(topic, base_ms, now_ms)
-        (found,) = self._consumer.offsets_for_times([TopicPartition(*place, since_ms)], timeout=CALL_S)
-        offset = high if found.offset < 0 else found.offset
+        (position,) = self._consumer.offsets_for_times([TopicPartition(*place, since_ms)], timeout=CALL_S)
+        offset = high if position.offset < 0 else position.offset
         if topic not in (STATE, WINDOWS):
             offset = min(offset, judged)
         return TopicPartition(*place, max(offset, low))
@@ -322,10 +322,10 @@ class InputReader:
         return max(base_ms - back.events_ms, 0)
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
-        found = self._consumer.list_topics(topic, timeout=CALL_S).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+        partitions = self._consumer.list_topics(topic, timeout=CALL_S).topics[topic]
+        if partitions.error is not None:
+            raise KafkaException(partitions.error)
+        return [TopicPartition(topic, number) for number in sorted(partitions.partitions)]
 
     def _report(self, reason: str) -> None:
         self.faults += 1

@@ -86,8 +86,8 @@ def parse_rules(text: str, source: str = "the text") -> RuleBook:
     lines = _Lines(text)
     rules = []
     for number, table in enumerate(tables[:RULES_MAX]):
-        rule, found = _read_rule(table)
-        faults += [f"{_place(number, table, key, lines)}: {fault}" for key, fault in found]
+        rule, rule_faults = _read_rule(table)
+        faults += [f"{_place(number, table, key, lines)}: {fault}" for key, fault in rule_faults]
         if rule is not None:
             rules.append(rule)
     faults += _faults_between(rules)
@@ -148,13 +148,13 @@ def _typed(given: object, wanted: Any) -> tuple[Any, str]:
 
 def _faults_between(rules: Sequence[Rule]) -> list[str]:
     names = Counter(rule.name for rule in rules)
-    found = [
+    faults = [
         f"the name {name!r} is used by {count} rules: give each its own" for name, count in names.items() if count > 1
     ]
     blasts = [rule.name for rule in rules if isinstance(rule, BlastRule)]
     if len(blasts) > 1:
-        found.append(f"{', '.join(blasts)} all watch the blast radius: only one rule may")
-    return found
+        faults.append(f"{', '.join(blasts)} all watch the blast radius: only one rule may")
+    return faults
 
 
 def _place(number: int, table: Mapping[str, Any], key: str, lines: _Lines) -> str:

@@ -68,21 +68,21 @@ class Rule:
 
     def faults(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        found = []
+        faults = []
         if not self.name or set(self.name) - set(string.ascii_lowercase + string.digits + "_-."):
-            found.append(
+            faults.append(
                 f"name is {self.name!r}: use only lower-case letters, digits, _, - and ., as it is part of a key"
             )
         for field, template in (("text", self.text), ("text_cleared", self.text_cleared)):
             fault = template_fault(template)
             if fault:
-                found.append(f"{field} {fault}")
+                faults.append(f"{field} {fault}")
         if self.quiet:
             try:
                 parse_quiet_hours(self.quiet)
             except QuietHoursError as error:
-                found.append(f"quiet {error}")
-        return found
+                faults.append(f"quiet {error}")
+        return faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,17 +126,17 @@ class LevelRule(Rule):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        found = super().faults() + at_least_one(self, "for_windows", "clear_for_windows")
-        found += finite(self, "above", "clear_below")
+        faults = super().faults() + at_least_one(self, "for_windows", "clear_for_windows")
+        faults += finite(self, "above", "clear_below")
         if self.above < 0:
-            found.append(f"above is {self.above:g}: at least 0")
+            faults.append(f"above is {self.above:g}: at least 0")
         if self.clear_below > self.above:
-            found.append(
+            faults.append(
                 f"clear_below is {self.clear_below:g}, above {self.above:g}: it must not be the larger of the two"
             )
         if self.of != "both" and not self.on.startswith("queue."):
-            found.append(f"of is {self.of!r}: only queues belong to brokers or links: leave it out")
-        return found
+            faults.append(f"of is {self.of!r}: only queues belong to brokers or links: leave it out")
+        return faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +168,10 @@ class GrowthRule(Rule):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        found = super().faults() + at_least_one(self, "for_windows", "length_min", "clear_for_windows")
+        faults = super().faults() + at_least_one(self, "for_windows", "length_min", "clear_for_windows")
         if not 1 < self.factor < math.inf:
-            found.append(f"factor is {self.factor:g}: above 1, or every queue grows")
-        return found
+            faults.append(f"factor is {self.factor:g}: above 1, or every queue grows")
+        return faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,9 +269,9 @@ class CountRule(Rule):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        found = super().faults() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
+        faults = super().faults() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
         over = f"count is {self.count}: at most {COUNTED_MAX}, more occurrences are not counted"
-        return [*found, over] if self.count > COUNTED_MAX else found
+        return [*faults, over] if self.count > COUNTED_MAX else faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,10 +344,10 @@ class FleetRule(Rule):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if not 0 <= self.for_s < math.inf:
-            found.append(f"for_s is {self.for_s:g}: at least 0")
-        return found
+            faults.append(f"for_s is {self.for_s:g}: at least 0")
+        return faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,11 +379,11 @@ class BlastRule(Rule):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        found = super().faults() + at_least_one(self, "brokers_above", "brokers_min", "clear_for_windows")
+        faults = super().faults() + at_least_one(self, "brokers_above", "brokers_min", "clear_for_windows")
         for name in ("share_above", "clear_below"):
             if not 0 < getattr(self, name) <= 1:
-                found.append(f"{name} is {getattr(self, name):g}: a share above 0 and at most 1")
-        return found
+                faults.append(f"{name} is {getattr(self, name):g}: a share above 0 and at most 1")
+        return faults
 
 
 KINDS: tuple[type[Rule], ...] = (

@@ -284,20 +284,20 @@ class AlertLoop:
             )
 
     def _faults(self) -> dict[str, int]:
-        found = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
-        found |= {f"no letter: {topic}": count for topic, count in self._reader.only_counted.items()}
-        found |= {f"parked: {topic}": count for topic, count in self._reader.parked.items()}
-        found |= {f"not raised: {rule}": count for rule, count in self._engine.not_raised.items()}
-        found |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}
-        found |= {
+        faults = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
+        faults |= {f"no letter: {topic}": count for topic, count in self._reader.only_counted.items()}
+        faults |= {f"parked: {topic}": count for topic, count in self._reader.parked.items()}
+        faults |= {f"not raised: {rule}": count for rule, count in self._engine.not_raised.items()}
+        faults |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}
+        faults |= {
             "refused: orders": self._reader.orders_refused,
             "reading": self._reader.faults,
             "storing": self._store.failures,
             "unstorable: records": self._store.unstorable,
             "judging": self._ticks_failed,
         }
-        found |= {"live view": 0 if self._view is None else self._view.failures}
-        return {what: count for what, count in found.items() if count}
+        faults |= {"live view": 0 if self._view is None else self._view.failures}
+        return {what: count for what, count in faults.items() if count}
 
     def _show_metrics(self, faults: dict[str, int], now_ms: int) -> None:
         metrics, engine = self._metrics, self._engine

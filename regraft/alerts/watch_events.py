@@ -80,20 +80,20 @@ class CountWatcher:
         ended = self._end(record)
         if ended is not None:
             return self._clear(ended, now_ms, raised)
-        found = self._occurrence(record)
-        if found is None:
+        occurrence = self._occurrence(record)
+        if occurrence is None:
             return []
-        time_ms = min(found.time_ms, now_ms)
-        tally = self._tally(found.subject, time_ms)
-        if tally is None or (found.key and found.key in tally.keys):
+        time_ms = min(occurrence.time_ms, now_ms)
+        tally = self._tally(occurrence.subject, time_ms)
+        if tally is None or (occurrence.key and occurrence.key in tally.keys):
             return []
-        if not tally.add(time_ms, found.key, self._rule.span_s * 1000):
+        if not tally.add(time_ms, occurrence.key, self._rule.span_s * 1000):
             return []
-        tally.detail = found.detail[:DETAIL_CHARACTERS_MAX]
+        tally.detail = occurrence.detail[:DETAIL_CHARACTERS_MAX]
         count = len(tally.found)
-        if count < self._rule.count or found.subject in raised.subjects(self._rule.name):
+        if count < self._rule.count or occurrence.subject in raised.subjects(self._rule.name):
             return []
-        return [self._finding(found.subject, AlertStatus.RAISED, time_ms, float(count), tally.detail)]
+        return [self._finding(occurrence.subject, AlertStatus.RAISED, time_ms, float(count), tally.detail)]
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Return findings that clear alerts about what has not happened for long enough."""

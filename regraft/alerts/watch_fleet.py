@@ -55,15 +55,15 @@ class FleetWatcher:
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Return findings for what has held long enough but is not raised yet, and for what no longer holds."""
         present, active = self._present_conditions(), raised.subjects(self._rule.name)
-        found = []
+        findings = []
         for subject, why in sorted(present.items()):
             due_ms = why.since_ms + int(self._rule.for_s * 1000)
             if subject not in active and now_ms >= due_ms:
-                found.append(self._finding(subject, AlertStatus.RAISED, due_ms, why))
+                findings.append(self._finding(subject, AlertStatus.RAISED, due_ms, why))
         for subject in sorted(active - present.keys()):
             ended_ms = max(self._changed_ms, raised.changed_ms(self._rule.name, subject))
-            found.append(self._finding(subject, AlertStatus.CLEARED, ended_ms, _Condition(0, 0.0, (), "")))
-        return found
+            findings.append(self._finding(subject, AlertStatus.CLEARED, ended_ms, _Condition(0, 0.0, (), "")))
+        return findings
 
     def _take_plan(self, plan: Plan) -> None:
         if self._overlay is None or plan.epoch_to >= self._overlay.epoch_to:

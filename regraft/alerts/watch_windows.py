@@ -73,32 +73,32 @@ class LevelWatcher:
         """Compare the window's values with the bounds."""
         figures = QUEUE_FIGURES.get(self._rule.on)
         if figures is not None:
-            found = {
+            levels = {
                 queue_name(queue): self._reading(figures(queue), _ends(queue))
                 for queue in _queues(window, self._rule.of)
             }
         elif self._rule.on == "window.incomplete":
-            found = {ALL_WINDOWS: self._incomplete(window)}
+            levels = {ALL_WINDOWS: self._incomplete(window)}
         elif self._rule.on == "broker.clock":
-            found = self._clocks(window)
+            levels = self._clocks(window)
         elif self._rule.on == "window.late":
-            found = {ALL_WINDOWS: self._reading(max(window.written_ms - window.end_ms, 0) / 1000)}
+            levels = {ALL_WINDOWS: self._reading(max(window.written_ms - window.end_ms, 0) / 1000)}
         else:
-            found = {ALL_WINDOWS: self._reading(float(window.late_rows))}
-        return self._streaks.take(found, window, raised)
+            levels = {ALL_WINDOWS: self._reading(float(window.late_rows))}
+        return self._streaks.take(levels, window, raised)
 
     def _reading(self, value: float, brokers: tuple[str, ...] = (), detail: str = "") -> Reading:
         return Reading(value, value > self._rule.above, value <= self._rule.clear_below, brokers, detail)
 
     def _clocks(self, window: SeenWindow) -> dict[str, Reading]:
         offsets_ms = clock_offsets_ms(window.clocks)
-        found = {}
+        readings = {}
         for clock in window.clocks:
             offset_ms = offsets_ms[clock.broker]
             refused = f", {clock.refused} of its batches were refused because of it" if clock.refused else ""
             detail = f"{offset_text(offset_ms)}{refused}"
-            found[clock.broker] = self._reading(abs(offset_ms) / 1_000, (clock.broker,), detail)
-        return found
+            readings[clock.broker] = self._reading(abs(offset_ms) / 1_000, (clock.broker,), detail)
+        return readings
 
     def _incomplete(self, window: SeenWindow) -> Reading:
         missing: dict[str, float] = {}

@@ -134,5 +134,5 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def outcomes_by_mode(outcomes: Sequence[Outcome]) -> list[tuple[Mode, list[Outcome]]]:
     """Return each mode that has outcomes with its outcomes, in the given order."""
-    found = [(mode, [outcome for outcome in outcomes if outcome.mode is mode]) for mode in Mode]
-    return [(mode, shown) for mode, shown in found if shown]
+    by_mode = [(mode, [outcome for outcome in outcomes if outcome.mode is mode]) for mode in Mode]
+    return [(mode, shown) for mode, shown in by_mode if shown]

@@ -109,8 +109,8 @@ def candidates_for(kind: str, acting: str) -> tuple[Candidate, ...]:
     default = ControllerSettings.planner
     suits = all(planner_spec(name).kind == kind for name in planner_names(default))
     chains = dict.fromkeys([acting, *([default] if suits else [])])
-    found = [Candidate(name) for name in singles if name not in chains]
-    return (*found, *(Candidate(chain, lifetimes) for chain in chains for lifetimes in HORIZONS_LIFETIMES))
+    candidates = [Candidate(name) for name in singles if name not in chains]
+    return (*candidates, *(Candidate(chain, lifetimes) for chain in chains for lifetimes in HORIZONS_LIFETIMES))
 
 
 def choose(outcomes: Iterable[Outcome]) -> Choice:
@@ -131,14 +131,14 @@ def choose(outcomes: Iterable[Outcome]) -> Choice:
     picked = _block_samples(len(ends), block, np.random.default_rng(SEED))
     base = costs[best][picked].mean(axis=1)
     tail = (1 - LEVEL) / 2
-    found = []
+    chosen = []
     for outcome, row in zip(known, costs, strict=True):
         shares = row[picked].mean(axis=1) / base - 1
         low, high = np.quantile(shares, [tail, 1 - tail])
         changes = outcome.links_exchanged + outcome.moves + outcome.id_moves
         above = float(row.mean() / costs[best].mean() - 1)
-        found.append(Compared(outcome.planner, float(row.mean()), above, float(low), float(high), changes))
-    return Choice(tuple(sorted(found, key=lambda one: one.cost_per_s)), len(ends), block)
+        chosen.append(Compared(outcome.planner, float(row.mean()), above, float(low), float(high), changes))
+    return Choice(tuple(sorted(chosen, key=lambda one: one.cost_per_s)), len(ends), block)
 
 
 def _costs(outcome: Outcome, ends: Sequence[int]) -> list[float]:

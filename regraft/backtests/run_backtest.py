@@ -319,26 +319,26 @@ def _closed_note(why_not: str, tasks: Sequence[ClosedLoopTask], settings: Settin
 
 
 def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated: AggregatedRecording) -> list[str]:
-    found = []
+    notes = []
     recorded = next((outcome for outcome in outcomes if outcome.planner == RECORDED), None)
     if recorded is None:
-        found.append(
+        notes.append(
             f"What the overlay {RECORDED} cost is unknown: the plans that led to it are not in the recording "
             "(regraft record --all)."
         )
     if recorded is not None and recorded.windows_unknown:
-        found.append(
+        notes.append(
             f"{recorded.windows_unknown} of {aggregated.windows} windows are of overlays that no recorded plan led to, "
             f"and are not counted for the overlay {RECORDED}."
         )
     if recorded is not None:
-        found += _condition_notes(recorded)
+        notes += _condition_notes(recorded)
     if aggregated.refused:
-        found.append(
+        notes.append(
             f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is wrong, or "
             "their broker is neither in the inventory nor was it added."
         )
-    return found
+    return notes
 
 
 def _bound_notes(outcomes: Sequence[Outcome]) -> list[str]:
@@ -353,13 +353,13 @@ def _bound_notes(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _condition_notes(recorded: Outcome) -> list[str]:
     """Return notes that apply to all planners: links priced by round trips, and when traffic changed."""
-    found = []
+    notes = []
     if recorded.links_corrected:
-        found.append(
+        notes.append(
             f"{recorded.links_corrected} links cost what recorded round trips say, as they do for the controller; the "
             "others cost what the inventory says."
         )
     if recorded.changes_found_ms:
         times = ", ".join(_time_text(time_ms) for time_ms in recorded.changes_found_ms)
-        found.append(f"Traffic changed: planners look back no further than {times}.")
-    return found
+        notes.append(f"Traffic changed: planners look back no further than {times}.")
+    return notes

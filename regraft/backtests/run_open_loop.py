@@ -109,8 +109,8 @@ class WindowFeed:
                 plan = next(plans, None)
             self._ports.state.records.extend(chain(recorded.rows, (recorded.marker,)))
             for window in self.reader.read(self.plan_log, self.fleet, now_ms):
-                if found := self._changes.add(window, self.fleet, self.plan_log.homes_origin):
-                    self.changes_found_ms.append(found.since_ms)
+                if shift := self._changes.add(window, self.fleet, self.plan_log.homes_origin):
+                    self.changes_found_ms.append(shift.since_ms)
                 yield window, now_ms
 
     def kind_over(self, brokers: tuple[str, ...]) -> AnyKind:
@@ -246,8 +246,8 @@ class _OpenLoop:
         return self._outcome(shadow, tuple(points), incomplete)
 
     def _decide(self, shadow: ShadowPlanner, window: ClosedWindow, now_ms: int) -> None:
-        found, _ = self._feed.reader.horizon(window, self._feed.changed_since_ms)
-        windows = tuple(one.over(shadow.overlay.brokers) for one in found)
+        horizon, _ = self._feed.reader.horizon(window, self._feed.changed_since_ms)
+        windows = tuple(one.over(shadow.overlay.brokers) for one in horizon)
         kind = self._feed.kind_over(shadow.overlay.brokers)
         situation = Situation(
             state=OverlayState(shadow.overlay, kind.inventory, windows),  # The shadow replaces it.

@@ -93,13 +93,13 @@ def backtest_figures(outcomes: Iterable[Outcome]) -> list[Figure]:
 
 
 def write_backtest(
-    found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, csv_file: Path | None = None
+    backtest: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, csv_file: Path | None = None
 ) -> None:
     """Write figures.json, backtest.svg and backtest.html to ``out``, the figures to ``json_file`` and ``csv_file``."""
     if csv_file is not None:
         csv_file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(csv_file, figures_csv(found))
-    document = figures_document(found, options)
+        replace_file(csv_file, figures_csv(backtest))
+    document = figures_document(backtest, options)
     for path in (json_file, None if out is None else out / "figures.json"):
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,37 +107,37 @@ def write_backtest(
     if out is not None:
         from regraft.backtests.draw_backtest import draw_costs  # Loading Matplotlib takes seconds.
 
-        drawing = draw_costs(found.outcomes)
+        drawing = draw_costs(backtest.outcomes)
         replace_file(out / "backtest.svg", drawing)
-        replace_file(out / "backtest.html", _page(found, options, drawing))
+        replace_file(out / "backtest.html", _page(backtest, options, drawing))
 
 
-def figures_csv(found: Backtest) -> str:
+def figures_csv(backtest: Backtest) -> str:
     """Return the figures as CSV, one a row: mode, planner, verdict of refused proposals, name, value, unit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEADS)
-    for figure in [*backtest_figures(found.outcomes), *_choice_figures(found.choice)]:
+    for figure in [*backtest_figures(backtest.outcomes), *_choice_figures(backtest.choice)]:
         places = (figure.where.get(place, "") for place in CSV_HEADS[:3])
         writer.writerow((*places, figure.name, figure.value, figure.unit))
     return text.getvalue()
 
 
-def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any]:
+def figures_document(backtest: Backtest, options: BacktestOptions) -> dict[str, Any]:
     """Return the figures in the common format of measurements (``infra.process.measured_figures``)."""
     settings = {
         "recording": options.file.name,
-        "planners": list(dict.fromkeys(outcome.planner for outcome in found.outcomes if not outcome.is_yardstick)),
+        "planners": list(dict.fromkeys(outcome.planner for outcome in backtest.outcomes if not outcome.is_yardstick)),
         "set": {section: dict(values) for section, values in options.flags.items()},
-        "first_ms": found.first_ms,
-        "end_ms": found.end_ms,
-        "window_ms": found.settings.streaming.window_ms,
-        "windows": found.windows,
-        "notes": list(found.notes),
-        "warnings": list(found.warnings),
+        "first_ms": backtest.first_ms,
+        "end_ms": backtest.end_ms,
+        "window_ms": backtest.settings.streaming.window_ms,
+        "windows": backtest.windows,
+        "notes": list(backtest.notes),
+        "warnings": list(backtest.warnings),
     }
-    run = run_facts(settings, found.settings.run.seed)
-    figures = [*backtest_figures(found.outcomes), *_choice_figures(found.choice)]
+    run = run_facts(settings, backtest.settings.run.seed)
+    figures = [*backtest_figures(backtest.outcomes), *_choice_figures(backtest.choice)]
     return {"run": run, "figures": [asdict(figure) for figure in figures]}
 
 
@@ -188,14 +188,14 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
 
 def _figures(outcome: Outcome) -> list[Figure]:
     where: dict[str, str | int | float] = {"planner": outcome.planner, "mode": str(outcome.mode)}
-    found: list[tuple[str, float | None, str]] = [
+    rows: list[tuple[str, float | None, str]] = [
         ("cost_mean_per_s", outcome.cost_mean_per_s, "cost/s"),
         ("saved_share", outcome.saved_share, "share"),
         ("windows", len(outcome.points), "windows"),
         ("windows_incomplete", outcome.windows_incomplete, "windows"),
     ]
     if outcome.planner not in (BOOTSTRAP, LEAST):
-        found += [
+        rows += [
             ("plans", len(outcome.plans), "plans"),
             ("plans_taken_back", outcome.plans_rolled_back, "plans"),
             ("links_exchanged", outcome.links_exchanged, "links"),
@@ -204,7 +204,7 @@ def _figures(outcome: Outcome) -> list[Figure]:
         ]
     if not outcome.is_yardstick:
         times = outcome.decision_time
-        found += [
+        rows += [
             ("decisions", times.count, "decisions"),
             ("decision_ms_mean", times.mean_ms, "ms"),
             ("decision_ms_max", times.max_ms, "ms"),
@@ -213,8 +213,8 @@ def _figures(outcome: Outcome) -> list[Figure]:
     if outcome.deliveries is not None:
         sent = outcome.deliveries
         counts = msgspec.structs.asdict(sent)
-        found += [(name, count, "notifications") for name, count in counts.items() if name != "expected"]
-    figures = [Figure(name, where, float(value), unit) for name, value, unit in found if value is not None]
+        rows += [(name, count, "notifications") for name, count in counts.items() if name != "expected"]
+    figures = [Figure(name, where, float(value), unit) for name, value, unit in rows if value is not None]
     refused = [
         Figure("refused", {**where, "verdict": verdict}, float(count), "proposals")
         for verdict, count in sorted(outcome.refusals.items())
@@ -222,22 +222,22 @@ def _figures(outcome: Outcome) -> list[Figure]:
     return figures + refused
 
 
-def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
+def _page(backtest: Backtest, options: BacktestOptions, drawing: str) -> str:
     tables = [
         f"<h2>{escape(MODE_TITLES[mode])}</h2>{html_table(_heads(mode), [_row(outcome) for outcome in shown])}"
-        for mode, shown in outcomes_by_mode(found.outcomes)
+        for mode, shown in outcomes_by_mode(backtest.outcomes)
     ]
     refusals = [
         (outcome.planner, str(outcome.mode), verdict, str(count))
-        for outcome in found.outcomes
+        for outcome in backtest.outcomes
         for verdict, count in sorted(outcome.refusals.items())
     ]
-    if found.choice is not None:
-        tables.insert(0, html_table(CHOICE_HEADS, found.choice.rows))
+    if backtest.choice is not None:
+        tables.insert(0, html_table(CHOICE_HEADS, backtest.choice.rows))
     notes = (
-        *((found.choice.text,) if found.choice else ()),
-        *found.notes,
-        *(f"Warning: {warning}" for warning in found.warnings),
+        *((backtest.choice.text,) if backtest.choice else ()),
+        *backtest.notes,
+        *(f"Warning: {warning}" for warning in backtest.warnings),
     )
     return PAGE.substitute(
         theme=THEME_CSS,

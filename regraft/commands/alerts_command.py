@@ -66,9 +66,9 @@ def rules(
     from regraft.alerts.read_rules import DEFAULT_RULES, load_rules
 
     path = settings_of(assignments, settings_file).alerts.rules_file or DEFAULT_RULES
-    found = load_rules(path)
+    book = load_rules(path)
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(rule) for rule in found.rules], indent=2))
+        typer.echo(json.dumps([dataclasses.asdict(rule) for rule in book.rules], indent=2))
         return
     typer.echo(path.read_text(encoding="utf-8"), nl=False)
 
@@ -136,7 +136,7 @@ def try_rules(
     expected = None if expect is None else read_expected(expect)
     recording = open_recording(file, settings.recordings)
     with show_progress("Rules over the recording", recording.count) as advance:
-        found = rehearse_rules(
+        rehearsal = rehearse_rules(
             recording,
             book,
             _rehearsal_settings(settings, recording.info.settings),
@@ -145,12 +145,12 @@ def try_rules(
     for warning in recording.warnings:
         typer.echo(f"Warning: {warning}", err=True)
     if write is not None:
-        write.write_text(expected_text(found.changes), encoding="utf-8")
-    faults = [] if expected is None else differences(expected, found.changes)
+        write.write_text(expected_text(rehearsal.changes), encoding="utf-8")
+    faults = [] if expected is None else differences(expected, rehearsal.changes)
     if as_json:
-        typer.echo(json.dumps(_document(found, None if expected is None else faults), indent=2))
+        typer.echo(json.dumps(_document(rehearsal, None if expected is None else faults), indent=2))
     else:
-        _show(found)
+        _show(rehearsal)
     for fault in faults:
         typer.echo(f"Not as expected: {fault}.", err=True)
     if faults:
@@ -190,15 +190,15 @@ def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> Rehears
     return RehearsalSettings(streaming.window_ms, streaming.grace_ms, streaming.bounds, quiet_hours, quiet_below)
 
 
-def _document(found: Rehearsal, faults: Sequence[str] | None) -> dict[str, Any]:
+def _document(rehearsal: Rehearsal, faults: Sequence[str] | None) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "begin_ms": found.begin_ms,
-        "end_ms": found.end_ms,
-        "windows": found.windows,
-        "messages": found.messages,
-        "undecodable": found.undecodable,
-        "is_aggregated": found.is_aggregated,
-        "changes": [_change(change) for change in found.changes],
+        "begin_ms": rehearsal.begin_ms,
+        "end_ms": rehearsal.end_ms,
+        "windows": rehearsal.windows,
+        "messages": rehearsal.messages,
+        "undecodable": rehearsal.undecodable,
+        "is_aggregated": rehearsal.is_aggregated,
+        "changes": [_change(change) for change in rehearsal.changes],
     }
     return document if faults is None else {**document, "differences": list(faults)}
 
@@ -218,20 +218,22 @@ def _change(change: RehearsedChange) -> dict[str, Any]:
     }
 
 
-def _show(found: Rehearsal) -> None:
-    for change in found.changes:
+def _show(rehearsal: Rehearsal) -> None:
+    for change in rehearsal.changes:
         alert = change.alert
         about = f"{alert.status:8} {alert.severity:8} {alert.rule} {alert.subject}"
         kept = f" [held back: {change.silenced_by}]" if change.silenced_by else ""
         typer.echo(f"{change.at_s:9.1f} s  {about}: {alert.text}{kept}")
-    raised = sum(change.alert.is_raised for change in found.changes)
-    source = "made from its telemetry" if found.is_aggregated else "as recorded"
+    raised = sum(change.alert.is_raised for change in rehearsal.changes)
+    source = "made from its telemetry" if rehearsal.is_aggregated else "as recorded"
     typer.echo(
-        f"{raised} alerts raised, {len(found.changes) - raised} cleared in {found.windows} windows ({source}), "
-        f"{(found.end_ms - found.begin_ms) / 1000:.0f} s."
+        f"{raised} alerts raised, {len(rehearsal.changes) - raised} cleared in {rehearsal.windows} windows ({source}), "
+        f"{(rehearsal.end_ms - rehearsal.begin_ms) / 1000:.0f} s."
     )
-    if found.undecodable:
-        typer.echo(f"{found.undecodable} messages were not valid records of their topic and were skipped.", err=True)
+    if rehearsal.undecodable:
+        typer.echo(
+            f"{rehearsal.undecodable} messages were not valid records of their topic and were skipped.", err=True
+        )
 
 
 def _row(alert: Alert) -> Sequence[str]:

@@ -37,9 +37,9 @@ def audit(
     kafka = settings_of(assignments, settings_file, bootstrap).kafka
     require_kafka(kafka.access)
     use_registry(namespace=kafka.namespace)
-    found = [entry for entry in read_audit(kafka.access, kafka.namespace) if about in (None, entry.subject)][-count:]
+    entries = [entry for entry in read_audit(kafka.access, kafka.namespace) if about in (None, entry.subject)][-count:]
     if as_json:
-        typer.echo(json.dumps([msgspec.to_builtins(entry) for entry in found], indent=2))
+        typer.echo(json.dumps([msgspec.to_builtins(entry) for entry in entries], indent=2))
         return
     heads = ("judged", "order", "by", "key", "from", "reason", "outcome", "why")
     rows = [
@@ -53,6 +53,6 @@ def audit(
             str(entry.outcome),
             entry.why,
         )
-        for entry in found
+        for entry in entries
     ]
     print_table(heads, rows, wraps=["reason", "why"], drops=["from", "key", "reason", "why"])

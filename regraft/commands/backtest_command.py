@@ -83,7 +83,7 @@ def backtest(
     try:
         if faults:
             raise BacktestError(faults)
-        found = run_backtest(options, Console(stderr=True, quiet=is_json_only))
+        result = run_backtest(options, Console(stderr=True, quiet=is_json_only))
     except BacktestError as error:
         for fault in error.faults:
             typer.echo(f"Cannot backtest: {fault.rstrip('.')}.", err=True)
@@ -91,11 +91,11 @@ def backtest(
     except KeyboardInterrupt:
         typer.echo("Stopped by Ctrl-C: nothing was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _write(found, options, out, json_file, csv_file)
-    _show(found, options, out, is_json_only=is_json_only)
-    for fault in found.faults:
+    _write(result, options, out, json_file, csv_file)
+    _show(result, options, out, is_json_only=is_json_only)
+    for fault in result.faults:
         typer.echo(f"Not a success: {fault}.", err=True)
-    if found.faults:
+    if result.faults:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -110,31 +110,31 @@ def _begin(out: Path | None) -> None:
 
 
 def _write(
-    found: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, csv_file: Path | None
+    result: Backtest, options: BacktestOptions, out: Path | None, json_file: Path | None, csv_file: Path | None
 ) -> None:
     from regraft.backtests.show_backtest import write_backtest
 
-    write_backtest(found, options, out, None if json_file == PRINTED else json_file, csv_file)
+    write_backtest(result, options, out, None if json_file == PRINTED else json_file, csv_file)
 
 
-def _show(found: Backtest, options: BacktestOptions, out: Path | None, *, is_json_only: bool) -> None:
+def _show(result: Backtest, options: BacktestOptions, out: Path | None, *, is_json_only: bool) -> None:
     from regraft.backtests.choose_settings import CHOICE_HEADS
     from regraft.backtests.show_backtest import figures_document, outcome_tables
     from regraft.commands.print_table import print_table
 
     if is_json_only:
-        typer.echo(json.dumps(figures_document(found, options), indent=1))
+        typer.echo(json.dumps(figures_document(result, options), indent=1))
         return
     console = Console()
-    for table in outcome_tables(found.outcomes):
+    for table in outcome_tables(result.outcomes):
         console.print(table)
         console.print()
-    if found.choice is not None:
-        print_table(CHOICE_HEADS, found.choice.rows, wraps=("candidate",), console=console)
-        typer.echo(f"\n{found.choice.text}")
-    for note in found.notes:
+    if result.choice is not None:
+        print_table(CHOICE_HEADS, result.choice.rows, wraps=("candidate",), console=console)
+        typer.echo(f"\n{result.choice.text}")
+    for note in result.notes:
         typer.echo(note)
-    for warning in found.warnings:
+    for warning in result.warnings:
         typer.echo(f"Warning: {warning}", err=True)
     if out is not None:
         console.print(f"Report: {out / 'backtest.html'}", markup=False, highlight=False, soft_wrap=True)

@@ -97,9 +97,9 @@ def make(
         raise typer.Exit(EXIT_REFUSED)
     if weight and not topology:
         raise typer.BadParameter("--weight is of the links of --topology: give both")
-    found = combined(_sources(brokers, round_trips, topology, weight, nats_monitoring))
+    brokers_found = combined(_sources(brokers, round_trips, topology, weight, nats_monitoring))
     tariff = _tariff(prices, currency, message_bytes)
-    inventory, notes = build_inventory(found, Wishes(degree_max, not clients_move, tariff))
+    inventory, notes = build_inventory(brokers_found, Wishes(degree_max, not clients_move, tariff))
     parse_inventory(inventory.to_json(), "what is given")  # Refuses what no command would read, such as odd names.
     inventory.save(file)
     count = len(inventory.brokers)

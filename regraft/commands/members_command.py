@@ -85,13 +85,13 @@ def list_members(
     """
     settings = settings_of(assignments, settings_file, bootstrap)
     known = _known(settings)
-    found = [member for member in known.values() if state in (None, member.state)]
+    members = [member for member in known.values() if state in (None, member.state)]
     announced = [] if state else read_announced(settings, known)
     if as_json:
         asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
-        typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in found), *asking], indent=2))
+        typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in members), *asking], indent=2))
         return
-    rows = [*(member_row(member) for member in found), *(announced_row(one, known) for one in announced)]
+    rows = [*(member_row(member) for member in members), *(announced_row(one, known) for one in announced)]
     print_table(("broker", "state", "since", "why"), rows, wraps=["why"], drops=["since"])
     counts = ", ".join(
         f"{count} {one.value.replace('_', ' ')}"
@@ -244,14 +244,14 @@ def _known(settings: Settings) -> dict[str, Member]:
 
 def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, agent: str) -> BrokerFacts | None:
     """Return and print a broker's announcement of itself, None if there is none. Raises FactsError."""
-    found = [one.facts for one in read_announced(settings, known) if one.broker == broker]
-    found = [facts for facts in found if agent in ("", facts.agent)]
-    if len(found) > 1:
-        agents = ", ".join(repr(facts.agent) for facts in found)
+    announced = [one.facts for one in read_announced(settings, known) if one.broker == broker]
+    announced = [facts for facts in announced if agent in ("", facts.agent)]
+    if len(announced) > 1:
+        agents = ", ".join(repr(facts.agent) for facts in announced)
         raise FactsError(f"{broker} is announced by several agents ({agents}): choose one with --agent")
-    for facts in found:
+    for facts in announced:
         typer.echo(f"{broker} announces: {facts_text(facts)}")
-    return found[0] if found else None
+    return announced[0] if announced else None
 
 
 def _check(

@@ -92,15 +92,15 @@ def _write(files: Mapping[str, str], out: Path) -> None:
 
 def _shared(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return what was set for Kafka, [node] and [run], and where Kafka is in any case."""
-    found: dict[str, dict[str, Any]] = {}
+    shared: dict[str, dict[str, Any]] = {}
     kafka = ("kafka.bootstrap", "kafka.namespace")
     for name in sorted({*settings.chosen, *kafka}):
         table, *inner, setting = name.split(".")
         if table not in ("kafka", "node", "run"):
             continue
         value: Any = settings.given[table]
-        place = found.setdefault(table, {})
+        place = shared.setdefault(table, {})
         for part in inner:
             value, place = value[part], place.setdefault(part, {})
         place[setting] = value[setting] if isinstance(value, Mapping) else value
-    return found
+    return shared

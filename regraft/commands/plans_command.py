@@ -178,9 +178,10 @@ def _change_lines(plan: Plan) -> list[str]:
         width = min(max(map(len, changes)), CHANGE_WIDTH_MAX)
         for change, (one, detail) in zip(changes, group.changes, strict=True):
             observed = one.gain_observed_per_s
-            found = "" if observed is None else f", observed {observed:,.1f}/s"
+            observed_text = "" if observed is None else f", observed {observed:,.1f}/s"
             lines.append(
-                f"    {change:{width}}  saves {one.gain_per_s:,.1f}/s{found}" + (f"; {detail}" if detail else "")
+                f"    {change:{width}}  saves {one.gain_per_s:,.1f}/s{observed_text}"
+                + (f"; {detail}" if detail else "")
             )
     return lines + [f"  {one.verdict_reason}" for one in plan.proposals if one.verdict_reason]
 
@@ -236,10 +237,10 @@ def _stored(settings: Settings) -> list[Plan]:
 
     require_kafka(settings.kafka.access)
     use_registry(namespace=settings.kafka.namespace)
-    found: dict[str, Plan] = {}
+    plans: dict[str, Plan] = {}
     for plan in read_whole(settings.kafka.access, settings.kafka.namespace, {PLANS: Plan}, READ_S_MAX):
-        found[plan.plan] = plan
-    return sorted(found.values(), key=lambda plan: plan.epoch_to)
+        plans[plan.plan] = plan
+    return sorted(plans.values(), key=lambda plan: plan.epoch_to)
 
 
 def _named(plans: Sequence[Plan], name: str) -> Plan:

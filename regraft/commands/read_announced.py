@@ -33,7 +33,7 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
     from regraft.schemas.topics import ANNOUNCEMENTS
 
     kafka, namespace = settings.kafka.access, settings.kafka.namespace
-    found: dict[tuple[str, str], Announcement] = {}
+    announcements: dict[tuple[str, str], Announcement] = {}
     since_ms = time.time_ns() // 1_000_000 - EXPIRY_MS
     names = find_names(kafka, ANNOUNCEMENTS, namespace)
     for message in read_messages(kafka, names, READ_S_MAX, since_ms) if names else ():  # No topic before an upgrade.
@@ -45,8 +45,8 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
             log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
             continue
         if not announcement_fault(namespace, message.topic() or "", one, None) and may_announce(known.get(one.broker)):
-            found[one.broker, one.facts.agent] = one
-    return [one for _, one in sorted(found.items())]
+            announcements[one.broker, one.facts.agent] = one
+    return [one for _, one in sorted(announcements.items())]
 
 
 def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:

@@ -81,16 +81,17 @@ def record(
     _print_outcome(record_run(settings, options, Console(stderr=True, quiet=as_json)), as_json=as_json)
 
 
-def _print_outcome(found: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_outcome(outcome: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(outcome, indent=2))
     else:
         typer.echo(
-            f"{found['records']} records, {found['bytes'] / 1e6:.1f} MB in {found['parts']} files: {found['file']}"
+            f"{outcome['records']} records, {outcome['bytes'] / 1e6:.1f} MB in {outcome['parts']} files: "
+            f"{outcome['file']}"
         )
-    for warning in found["warnings"]:
+    for warning in outcome["warnings"]:
         typer.echo(f"Warning: {warning}", err=True)
-    if found["is_disk_full"]:
+    if outcome["is_disk_full"]:
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -41,11 +41,11 @@ def backup(
     settings = settings_of(assignments, settings_file, bootstrap)
     require_kafka(settings.kafka.access)
     options = RecordOptions(file, from_start=True, to_end=True, topics=BACKED_UP)
-    found = record_run(settings, options, Console(stderr=True))
-    typer.echo(f"{found['records']} records, {found['bytes'] / 1e6:.1f} MB: {found['file']}")
-    for warning in found["warnings"]:
+    recorded = record_run(settings, options, Console(stderr=True))
+    typer.echo(f"{recorded['records']} records, {recorded['bytes'] / 1e6:.1f} MB: {recorded['file']}")
+    for warning in recorded["warnings"]:
         typer.echo(f"Warning: {warning}", err=True)
-    if found["warnings"]:
+    if recorded["warnings"]:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -105,15 +105,15 @@ def _restore(file: Path, settings: Settings, *, is_confirmed: bool) -> None:
     from regraft.settings.shape_topics import create_run_topics
 
     kafka = settings.kafka
-    found = open_backup(file, kafka.namespace, settings.run.clock.now_ms())
-    counts = ", ".join(f"{count} {topic}" for topic, count in found.counts.items())
-    typer.echo(f"{file} holds, up to {time_text(found.last_ms)}: {counts or 'nothing'}.")
+    opened = open_backup(file, kafka.namespace, settings.run.clock.now_ms())
+    counts = ", ".join(f"{count} {topic}" for topic, count in opened.counts.items())
+    typer.echo(f"{file} holds, up to {time_text(opened.last_ms)}: {counts or 'nothing'}.")
     if not is_confirmed:
         typer.echo("Nothing was written: add --yes to restore it.")
         return
     create_run_topics(settings)
     with Console(stderr=True).status("Restoring") as status:
-        restore(kafka.access, kafka.namespace, found, lambda count: status.update(f"Restoring: {count} records"))
+        restore(kafka.access, kafka.namespace, opened, lambda count: status.update(f"Restoring: {count} records"))
     typer.echo("Restored. `regraft recover` now shows whether brokers hold a later overlay than the backup.")
-    for order in found.orders:
+    for order in opened.orders:
         typer.echo(f"Not restored, as orders cannot be copied; give it again: {order}")

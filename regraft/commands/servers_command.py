@@ -49,8 +49,8 @@ def servers(
         with LocalStack(
             directory, kafka_port=kafka_port, redis_port=valkey_port, environ=own, patience=patience
         ) as stack:
-            found = f'[kafka]\nbootstrap = "{stack.bootstrap}"\n\n[redis]\nurl = "{stack.redis_url}"\n'
-            write_private(directory / "servers.toml", found.encode())
+            text = f'[kafka]\nbootstrap = "{stack.bootstrap}"\n\n[redis]\nurl = "{stack.redis_url}"\n'
+            write_private(directory / "servers.toml", text.encode())
             named = shlex.quote(str(directory.absolute() / "servers.toml"))
             typer.echo(
                 f"Kafka listens on {stack.bootstrap}, Valkey on 127.0.0.1:{valkey_port}. In other terminals:\n\n"

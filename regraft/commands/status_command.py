@@ -40,9 +40,9 @@ def status(
     from regraft.stages.read_status import find_status
 
     settings = settings_of(assignments, settings_file)
-    found = find_status(settings)
-    judged = judge_status(found.services, found.view, found.alerts, settings.run.clock.now_ms())
-    judged["source"] = found.source
+    shown = find_status(settings)
+    judged = judge_status(shown.services, shown.view, shown.alerts, settings.run.clock.now_ms())
+    judged["source"] = shown.source
     if as_json:
         typer.echo(json.dumps(judged, indent=2))
     else:

@@ -106,32 +106,32 @@ class DashboardSettings:
         """Return what is wrong with the settings, one sentence each, without secrets."""
         least = {"poll_ms": 50, "answer_ms_max": 10, "windows_max": 10}
         least |= {"clients_max": 1, "clients_per_address_max": 1}
-        found = [
+        faults = [
             f"{name} is {getattr(self, name)}: at least {limit}"
             for name, limit in least.items()
             if getattr(self, name) < limit
         ]
         if not 0 <= self.port <= PORT_MAX:
-            found.append(f"port is {self.port}: from 0 (a free one) to {PORT_MAX}")
+            faults.append(f"port is {self.port}: from 0 (a free one) to {PORT_MAX}")
         if not self.host_names:
-            found.append('host_names is empty: name at least one, or "*" for any')
+            faults.append('host_names is empty: name at least one, or "*" for any')
         if self.stale_ms < 2 * self.poll_ms:
-            found.append(
+            faults.append(
                 f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or every state is always stale"
             )
         if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
-            found.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
+            faults.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
         if (self.certificate_file is None) != (self.key_file is None):
             files = f"certificate_file is {self.certificate_file or 'none'} and key_file is {self.key_file or 'none'}"
-            found.append(f"{files}: give both, or neither")
-        found += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
+            faults.append(f"{files}: give both, or neither")
+        faults += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
         if self.login_to_read and self.secret is None and self.secret_file is None:
-            found.append("login_to_read is true and there is no secret that signs tokens: give secret or secret_file")
+            faults.append("login_to_read is true and there is no secret that signs tokens: give secret or secret_file")
         if self.secret is not None and self.secret_file is not None:
-            found.append("secret and secret_file are both given: give one of them")
+            faults.append("secret and secret_file are both given: give one of them")
         if self.secret is not None:
-            found += secret_faults(self.secret, "secret")
-        return found
+            faults += secret_faults(self.secret, "secret")
+        return faults
 
 
 def _proxy_faults(proxy: str) -> list[str]:

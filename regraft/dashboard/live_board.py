@@ -122,8 +122,8 @@ class LiveBoard:
 
     def value(self, part: str) -> Any:
         """Return a part's current value, or None if there is none."""
-        found = self._parts.get(part)
-        return None if found is None else found.value
+        shown = self._parts.get(part)
+        return None if shown is None else shown.value
 
     def values(self) -> dict[str, Any]:
         """Return the current values of all parts."""

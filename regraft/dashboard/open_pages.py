@@ -51,11 +51,11 @@ class OpenPages:
 def site_of(host: str) -> str:
     """Return what counts as one address: for IPv6, the /64 network of a site."""
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return host  # A trusted proxy gave something other than an address.
-    if found.version == 4:
+    if address.version == 4:
         return host
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((int(found), IPV6_SITE_BITS), strict=False))
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(address), IPV6_SITE_BITS), strict=False))

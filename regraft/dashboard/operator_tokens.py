@@ -96,18 +96,18 @@ def id_of(text: str) -> str:
 
     Raises TokenSecretError if it is neither.
     """
-    found = text.strip()
-    if "." in found and len(found) <= TOKEN_LENGTH_MAX:
+    token = text.strip()
+    if "." in token and len(token) <= TOKEN_LENGTH_MAX:
         try:
-            found = str(jwt.decode(found, options={"verify_signature": False}).get("jti"))
+            token = str(jwt.decode(token, options={"verify_signature": False}).get("jti"))
         except jwt.InvalidTokenError as error:
             raise TokenSecretError(f"This is not a token ({error}): give a token, or the id of one.") from error
-    if ID_FORM.fullmatch(found) is None:
+    if ID_FORM.fullmatch(token) is None:
         raise TokenSecretError(
             f"A token's id has {2 * ID_BYTES} hexadecimal digits: give one as printed by `regraft "
             f"dashboard token`, or the token itself."
         )
-    return found
+    return token
 
 
 def check_token(

@@ -36,13 +36,13 @@ class RevokedTokens:
 
     def _refresh(self, file: Path) -> None:
         try:
-            found = file.stat()
-            seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+            status = file.stat()
+            seen = (status.st_ino, status.st_size, status.st_mtime_ns)
             if seen == self._seen:
                 return
-            if found.st_size > REVOKED_BYTES_MAX:
+            if status.st_size > REVOKED_BYTES_MAX:
                 raise RevokedFileError(
-                    f"{file} has {found.st_size} bytes, at most {REVOKED_BYTES_MAX} are read: "
+                    f"{file} has {status.st_size} bytes, at most {REVOKED_BYTES_MAX} are read: "
                     "delete the lines of tokens that expired long ago."
                 )
             lines = file.read_text(encoding="utf-8").splitlines()

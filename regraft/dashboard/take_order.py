@@ -129,11 +129,11 @@ class OrderDesk:
     def _check_plan(self, request: OrderRequest) -> str:
         kind, subject = request.kind, request.subject
         plans: Sequence[ShownPlan] = self._board.value("plans") or ()
-        found = next((plan for plan in reversed(plans) if plan.plan == subject), None)
-        if found is None:
+        shown = next((plan for plan in reversed(plans) if plan.plan == subject), None)
+        if shown is None:
             raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} shown.")
-        if refusal := why_order_refused(kind, subject, found.phase):
+        if refusal := why_order_refused(kind, subject, shown.phase):
             raise OrderRefusedError(409, f"{refusal}.")
-        if request.plan_digest not in ("", found.digest):
+        if request.plan_digest not in ("", shown.digest):
             raise OrderRefusedError(409, f"{subject} is no longer the plan that you were shown: review it again.")
-        return found.digest
+        return shown.digest

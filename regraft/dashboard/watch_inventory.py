@@ -65,10 +65,10 @@ class InventoryWatcher:
 
 def _mark_of(path: Path) -> FileMark:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _map_part(path: Path) -> dict[str, Any]:

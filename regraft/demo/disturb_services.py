@@ -45,9 +45,9 @@ class Disturbance:
 
 def disturbances(services: Collection[str], disk: OwnDisk | None) -> list[Disturbance]:
     """Return all that can be done to these services, and to the disk if there is one to fill."""
-    found = [Disturbance(DisturbKind.KILL, name) for name in KILLED if name in services]
-    found += [Disturbance(DisturbKind.SUSPEND, name) for name in SUSPENDED if name in services]
-    return found + ([Disturbance(DisturbKind.FILL, "disk")] if disk is not None else [])
+    planned = [Disturbance(DisturbKind.KILL, name) for name in KILLED if name in services]
+    planned += [Disturbance(DisturbKind.SUSPEND, name) for name in SUSPENDED if name in services]
+    return planned + ([Disturbance(DisturbKind.FILL, "disk")] if disk is not None else [])
 
 
 class DisturbSchedule:

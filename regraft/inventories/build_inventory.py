@@ -77,60 +77,63 @@ class Tariff:
 
 def combined(parts: Sequence[FoundBrokers]) -> FoundBrokers:
     """Return one value of several: brokers are those of the first, and what later parts know wins."""
-    found = FoundBrokers(list(parts[0].names))
+    merged = FoundBrokers(list(parts[0].names))
     for part in parts:
         for name in ("delays_ms", "places", "processing_ms", "load_max_per_s", "agent_of", "region_of"):
-            getattr(found, name).update(getattr(part, name))
-        found.notes += part.notes
-    return found
+            getattr(merged, name).update(getattr(part, name))
+        merged.notes += part.notes
+    return merged
 
 
-def build_inventory(found: FoundBrokers, wishes: Wishes) -> tuple[Inventory, list[str]]:
+def build_inventory(brokers: FoundBrokers, wishes: Wishes) -> tuple[Inventory, list[str]]:
     """Return an inventory of the brokers found, with a tree of cheap links, and notes. Raises SourceError."""
-    names = sorted(found.names)
-    _check(names, found, wishes)
-    costs, notes = _costs(names, found)
+    names = sorted(brokers.names)
+    _check(names, brokers, wishes)
+    costs, notes = _costs(names, brokers)
     costs = costs.round(DIGITS)
     first = Inventory(
         tuple(names),
-        np.array([found.processing_ms.get(name, NODE_MS) for name in names]),
+        np.array([brokers.processing_ms.get(name, NODE_MS) for name in names]),
         costs,
         wishes.degree_max,
         TreeConfiguration.of(0, names, pairwise(names)),
-        _loads(names, found),
-        _positions(names, found),
-        {name: agent for name, agent in sorted(found.agent_of.items()) if name in set(names)},
+        _loads(names, brokers),
+        _positions(names, brokers),
+        {name: agent for name, agent in sorted(brokers.agent_of.items()) if name in set(names)},
         wishes.clients_stay,
-        None if wishes.prices is None else _prices(names, found, wishes.prices),
+        None if wishes.prices is None else _prices(names, brokers, wishes.prices),
     )
     links = [(names[one], names[other]) for one, other in cheap_tree(first.charged.link_cost, wishes.degree_max)]
-    return replace(first, bootstrap=TreeConfiguration.of(0, names, links)), [*found.notes, *notes]
+    return replace(first, bootstrap=TreeConfiguration.of(0, names, links)), [*brokers.notes, *notes]
 
 
-def _check(names: Sequence[str], found: FoundBrokers, wishes: Wishes) -> None:
+def _check(names: Sequence[str], brokers: FoundBrokers, wishes: Wishes) -> None:
     faults = [f"{counted(len(names), 'broker')} found: at least 2 are needed"] if len(names) < 2 else []
     faults += [f"{name} is listed twice" for name, after in pairwise(names) if name == after]
     if wishes.degree_max < 2 and len(names) > 2:
         faults.append(f"--degree-max is {wishes.degree_max}: a tree over {len(names)} brokers needs at least 2")
-    if found.load_max_per_s and (without := [name for name in names if not found.load_max_per_s.get(name)]):
+    if brokers.load_max_per_s and (without := [name for name in names if not brokers.load_max_per_s.get(name)]):
         faults.append(f"load_max_per_s of {without[0]} is missing or 0: give it for every broker, above 0, or for none")
     if faults:
         raise SourceError(faults)
 
 
-def _costs(names: Sequence[str], found: FoundBrokers) -> tuple[Floats, list[str]]:
+def _costs(names: Sequence[str], brokers: FoundBrokers) -> tuple[Floats, list[str]]:
     """Return the delay of each pair in ms, and notes on how it was found.
 
     One that is not known is that of the shortest known path. Without any delays, all are those of the shortest lines
     between places, and without places placeholders.
     """
-    if not found.delays_ms:
-        return _costs_of_places(names, found)
-    every = [*names, *sorted({end for pair in found.delays_ms for end in pair} - {*names, *found.region_of.values()})]
+    if not brokers.delays_ms:
+        return _costs_of_places(names, brokers)
+    every = [
+        *names,
+        *sorted({end for pair in brokers.delays_ms for end in pair} - {*names, *brokers.region_of.values()}),
+    ]
     known = np.full((len(every),) * 2, np.inf)
     for i, one in enumerate(every):
         for j in range(i + 1, len(every)):
-            if (delay_ms := found.delay_ms(one, every[j])) is not None:
+            if (delay_ms := brokers.delay_ms(one, every[j])) is not None:
                 known[i, j] = known[j, i] = delay_ms
     np.fill_diagonal(known, 0.0)
     paths = shortest_path(csgraph_from_dense(known, null_value=np.inf), directed=False)
@@ -149,9 +152,9 @@ def _costs(names: Sequence[str], found: FoundBrokers) -> tuple[Floats, list[str]
     return costs, [f"{note}{', ...' if len(missing) > SHOWN_MAX else ''}"] if missing else []
 
 
-def _costs_of_places(names: Sequence[str], found: FoundBrokers) -> tuple[Floats, list[str]]:
-    if all(name in found.places for name in names):
-        costs = [[delay_ms_between(found.places[one], found.places[other]) for other in names] for one in names]
+def _costs_of_places(names: Sequence[str], brokers: FoundBrokers) -> tuple[Floats, list[str]]:
+    if all(name in brokers.places for name in names):
+        costs = [[delay_ms_between(brokers.places[one], brokers.places[other]) for other in names] for one in names]
         return np.array(costs), ["delays are those of light in fibre along the shortest line, a lower bound"]
     costs_alike = np.full((len(names),) * 2, PLACEHOLDER)
     np.fill_diagonal(costs_alike, 0.0)
@@ -162,18 +165,18 @@ def _pairs(names: Sequence[str], marked: NDArray[np.bool_]) -> list[tuple[str, s
     return [(names[i], names[j]) for i, j in np.argwhere(np.triu(marked, 1)).tolist()]
 
 
-def _loads(names: Sequence[str], found: FoundBrokers) -> Floats | None:
-    return np.array([found.load_max_per_s[name] for name in names]) if found.load_max_per_s else None
+def _loads(names: Sequence[str], brokers: FoundBrokers) -> Floats | None:
+    return np.array([brokers.load_max_per_s[name] for name in names]) if brokers.load_max_per_s else None
 
 
-def _positions(names: Sequence[str], found: FoundBrokers) -> Floats | None:
-    known = all(name in found.places for name in names)
-    return np.array([found.places[name] for name in names]) if known else None
+def _positions(names: Sequence[str], brokers: FoundBrokers) -> Floats | None:
+    known = all(name in brokers.places for name in names)
+    return np.array([brokers.places[name] for name in names]) if known else None
 
 
-def _prices(names: Sequence[str], found: FoundBrokers, tariff: Tariff) -> Prices:
+def _prices(names: Sequence[str], brokers: FoundBrokers, tariff: Tariff) -> Prices:
     """Return the price of each link, the mean of both directions, and of each broker. Raises SourceError."""
-    regions = [found.region_of.get(name, name) for name in names]
+    regions = [brokers.region_of.get(name, name) for name in names]
     faults = []
     links = np.zeros((len(names),) * 2)
     for i, one in enumerate(regions):

@@ -37,10 +37,10 @@ class FoundBrokers:
 
     def delay_ms(self, one: str, other: str) -> float | None:
         """Return the delay between two brokers, or else between their regions; None if neither is known."""
-        found = self.delays_ms.get(pair_of(one, other))
-        if found is None and (regions := (self.region_of.get(one), self.region_of.get(other))) and None not in regions:
+        delay = self.delays_ms.get(pair_of(one, other))
+        if delay is None and (regions := (self.region_of.get(one), self.region_of.get(other))) and None not in regions:
             return self.delays_ms.get(pair_of(str(regions[0]), str(regions[1])))
-        return found
+        return delay
 
 
 def counted(count: int, what: str) -> str:
@@ -56,7 +56,7 @@ def both_ways(delays_ms: Iterable[tuple[str, str, float]]) -> tuple[dict[Pair, f
     least: dict[Pair, float] = {}
     for source, target, delay_ms in delays_ms:
         least[source, target] = min(delay_ms, least.get((source, target), delay_ms))
-    found = {
+    delays = {
         pair_of(*pair): (delay_ms + least.get((pair[1], pair[0]), delay_ms)) / 2 for pair, delay_ms in least.items()
     }
     uneven = []
@@ -65,9 +65,9 @@ def both_ways(delays_ms: Iterable[tuple[str, str, float]]) -> tuple[dict[Pair, f
         if pair[0] < pair[1] and max(delay_ms, back_ms) > UNEVEN_FACTOR * min(delay_ms, back_ms):
             uneven.append((abs(delay_ms - back_ms), pair))
     if not uneven:
-        return found, []
+        return delays, []
     _, (one, other) = max(uneven)
-    return found, [
+    return delays, [
         f"delays differ by direction for {counted(len(uneven), 'pair')}, where the mean is used: most for {one} and "
         f"{other} ({least[one, other]:g} and {least[other, one]:g} ms)"
     ]

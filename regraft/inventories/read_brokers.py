@@ -19,26 +19,26 @@ BROKER_COLUMNS = ("latitude", "longitude", "processing_cost", "load_max_per_s", 
 
 def read_brokers(text: str) -> FoundBrokers:
     """Return brokers from names with commas, or from a CSV file if the text ends with .csv. Raises SourceError."""
-    found = FoundBrokers()
+    brokers = FoundBrokers()
     if not text.endswith(".csv"):
-        found.names = [name.strip() for name in text.split(",") if name.strip()]
-        return found
+        brokers.names = [name.strip() for name in text.split(",") if name.strip()]
+        return brokers
 
     def take(row: Row) -> None:
         name = row.name("broker")
-        found.names.append(name)
+        brokers.names.append(name)
         place = row.number("longitude", -180), row.number("latitude", -90)
         if place[0] is not None and place[1] is not None:
-            found.places[name] = place[0], place[1]
-        for column, values in (("processing_cost", found.processing_ms), ("load_max_per_s", found.load_max_per_s)):
+            brokers.places[name] = place[0], place[1]
+        for column, values in (("processing_cost", brokers.processing_ms), ("load_max_per_s", brokers.load_max_per_s)):
             if (number := row.number(column)) is not None:
                 values[name] = number
-        for column, texts in (("agent", found.agent_of), ("region", found.region_of)):
+        for column, texts in (("agent", brokers.agent_of), ("region", brokers.region_of)):
             if row.text(column):
                 texts[name] = row.text(column)
 
     read_table(Path(text), ("broker",), BROKER_COLUMNS, take)
-    return found
+    return brokers
 
 
 def read_round_trips(files: Sequence[Path]) -> FoundBrokers:
@@ -70,7 +70,7 @@ def _of_node(file: Path) -> list[tuple[str, str, float]]:
         status = json.loads(read_text(file))
         peers = {str(peer): known["rtt_ms"] for peer, known in status["peers"].items()}
         broker = str(status["broker"])
-        found = [(broker, peer, float(rtt_ms) / 2) for peer, rtt_ms in peers.items() if rtt_ms is not None]
+        round_trips = [(broker, peer, float(rtt_ms) / 2) for peer, rtt_ms in peers.items() if rtt_ms is not None]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError([f"{file} is not the status of a node (node-BROKER.json of its run directory)"]) from error
-    return [one for one in found if math.isfinite(one[2]) and one[2] >= 0]
+    return [one for one in round_trips if math.isfinite(one[2]) and one[2] >= 0]

@@ -39,20 +39,20 @@ class Row:
 
     def name(self, column: str) -> str:
         """Return a value that must not be empty."""
-        if not (found := self.text(column)):
+        if not (text := self.text(column)):
             self.faults.append(f"{self.place}: {column} is empty")
-        return found
+        return text
 
     def number(self, name: str, least: float = 0.0) -> float | None:
         """Return a finite number of at least ``least``, None if it is missing or wrong."""
         if not (text := self.text(name)):
             return None
         try:
-            found = float(text)
+            value = float(text)
         except ValueError:
-            found = math.nan
-        if math.isfinite(found) and found >= least:
-            return found
+            value = math.nan
+        if math.isfinite(value) and value >= least:
+            return value
         limit = "" if least == -math.inf else f" of at least {least:g}"
         self.faults.append(f"{self.place}: {name} is {text!r}: it must be a number{limit}")
         return None

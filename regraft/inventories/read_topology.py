@@ -34,7 +34,7 @@ def read_topology(file: Path, weight: str | None = None) -> FoundBrokers:
         raise SourceError([f"{file} has no links"])
     names = _names(graph)
     places = {names[node]: place for node, values in graph.nodes(data=True) if (place := _place(values))}
-    found = FoundBrokers(list(names.values()), places=places)
+    brokers = FoundBrokers(list(names.values()), places=places)
     links = [(names[a], names[b], values) for a, b, values in graph.edges(data=True) if a != b]
     weighed = weight or (WEIGHT if all(WEIGHT in values for *_, values in links) else None)
     if weighed:
@@ -49,10 +49,10 @@ def read_topology(file: Path, weight: str | None = None) -> FoundBrokers:
         delays_ms = [] if faults else [(a, b, delay_ms_between(places[a], places[b])) for a, b, _ in links]
     if faults:
         raise SourceError(faults)
-    found.delays_ms, found.notes = both_ways(delays_ms)
+    brokers.delays_ms, brokers.notes = both_ways(delays_ms)
     if not weighed:
-        found.notes.append("delays of links are those of light in fibre along the shortest line, a lower bound")
-    return found
+        brokers.notes.append("delays of links are those of light in fibre along the shortest line, a lower bound")
+    return brokers
 
 
 def _place_faults(file: Path, nowhere: list[str]) -> list[str]:
@@ -97,8 +97,8 @@ def _names(graph: nx.Graph[Any]) -> dict[Any, str]:
 
 
 def _place(values: dict[str, Any]) -> tuple[float, float] | None:
-    found = _number(values.get("Longitude"), -180.0), _number(values.get("Latitude"), -90.0)
-    return None if math.isnan(found[0]) or math.isnan(found[1]) else found
+    position = _number(values.get("Longitude"), -180.0), _number(values.get("Latitude"), -90.0)
+    return None if math.isnan(position[0]) or math.isnan(position[1]) else position
 
 
 def _number(value: Any, least: float = 0.0) -> float:

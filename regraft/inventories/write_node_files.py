@@ -83,13 +83,13 @@ def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, di
     if faults:
         raise SourceError(faults)
     peers = json.dumps({row.broker: row.address for row in rows}, indent=1, ensure_ascii=False) + "\n"
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for broker, each in tables.items():
         folder = safe_name(broker)
         started = f"# The node of {broker}: `regraft node --settings {directory}/{SETTINGS}` on its machine.\n"
-        found[f"{folder}/{SETTINGS}"] = started + "\n".join(plain_table(name, values) for name, values in each.items())
-        found |= {f"{folder}/{PEERS}": peers, f"{folder}/{INVENTORY}": inventory.to_json() + "\n"}
-    return found
+        files[f"{folder}/{SETTINGS}"] = started + "\n".join(plain_table(name, values) for name, values in each.items())
+        files |= {f"{folder}/{PEERS}": peers, f"{folder}/{INVENTORY}": inventory.to_json() + "\n"}
+    return files
 
 
 def _inventory_faults(inventory: Inventory) -> Iterator[str]:

@@ -69,6 +69,6 @@ class EstimatedCosts:
             np.fill_diagonal(costs, 0.0)
         known = [place for place, broker in enumerate(inventory.brokers) if broker in self._index]
         rows = [self._index[inventory.brokers[place]] for place in known]
-        found = self.link_cost[np.ix_(rows, rows)]
-        costs[np.ix_(known, known)] = np.where(np.isnan(found), costs[np.ix_(known, known)], found)
+        link_cost = self.link_cost[np.ix_(rows, rows)]
+        costs[np.ix_(known, known)] = np.where(np.isnan(link_cost), costs[np.ix_(known, known)], link_cost)
         return replace(inventory, link_cost=costs)

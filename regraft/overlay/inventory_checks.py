@@ -41,8 +41,8 @@ def value_faults(values: InventoryValues) -> list[str]:
     brokers = values.brokers
     if brokers is None:
         return []
-    if found := list(_broker_faults(brokers)):
-        return found
+    if faults := list(_broker_faults(brokers)):
+        return faults
     count = len(brokers)
     return [
         *_cost_faults(values, brokers),

@@ -53,38 +53,38 @@ class FieldReader:
 
     def names(self) -> tuple[str, ...] | None:
         """Return the brokers: names without control characters."""
-        found = self.document.get("brokers")
-        if not isinstance(found, list):
+        names = self.document.get("brokers")
+        if not isinstance(names, list):
             self._note_wrong("brokers", "it must be a list of names")
             return None
         wrong = [
             f"brokers has {shown(name)}: a name has 1 to {NAME_LENGTH_MAX} characters, none of them a control character"
-            for name in found
+            for name in names
             if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(name)
         ]
         self.faults += wrong[:FAULTS_MAX]
-        return None if wrong else tuple(found)
+        return None if wrong else tuple(names)
 
     def vector(self, name: str, brokers: Sequence[str]) -> Floats | None:
         """Return one number of at least 0 for each broker."""
-        found = self.document.get(name)
-        if (array := _quickly([found], (1, len(brokers)), 0.0)) is not None:
+        values = self.document.get(name)
+        if (array := _quickly([values], (1, len(brokers)), 0.0)) is not None:
             row: Floats = array[0]
             return row
-        if name not in self.document or not self._is_list(found, len(brokers), name):
+        if name not in self.document or not self._is_list(values, len(brokers), name):
             return None
-        self._note_numbers([f"{name} of {broker}" for broker in brokers], found or [])
+        self._note_numbers([f"{name} of {broker}" for broker in brokers], values or [])
         return None
 
     def matrix(self, name: str, brokers: Sequence[str]) -> Floats | None:
         """Return one number of at least 0 for each pair of brokers."""
-        found, count = self.document.get(name), len(brokers)
-        if (array := _quickly(found, (count, count), 0.0)) is not None:
+        values, count = self.document.get(name), len(brokers)
+        if (array := _quickly(values, (count, count), 0.0)) is not None:
             return array
-        if name not in self.document or not self._is_list(found, count, name):
+        if name not in self.document or not self._is_list(values, count, name):
             return None
         rows = [row if self._is_list(row, count, f"{name} of {broker}") else None
-                for broker, row in zip(brokers, found or [], strict=True)]  # fmt: skip
+                for broker, row in zip(brokers, values or [], strict=True)]  # fmt: skip
         noted = len(self.faults)
         for i, broker in enumerate(brokers):
             row = rows[i]
@@ -114,37 +114,37 @@ class FieldReader:
 
     def places(self, name: str, brokers: Sequence[str]) -> Floats | None:
         """Return two finite numbers for each broker; None as well if there are none."""
-        found, count = self.document.get(name), len(brokers)
-        if found is None or (array := _quickly(found, (count, 2), -math.inf)) is not None:
-            return None if found is None else array
-        if self._is_list(found, count, name):
-            for broker, row in zip(brokers, found, strict=True):
+        values, count = self.document.get(name), len(brokers)
+        if values is None or (array := _quickly(values, (count, 2), -math.inf)) is not None:
+            return None if values is None else array
+        if self._is_list(values, count, name):
+            for broker, row in zip(brokers, values, strict=True):
                 if self._is_list(row, 2, f"{name} of {broker}"):
                     self._note_numbers([f"{name} of {broker}"] * 2, row, least=-math.inf)
         return None
 
     def whole(self, name: str) -> int | None:
         """Return a whole number of at least 1."""
-        found = self.document.get(name)
-        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found < 1 << 31:
+        value = self.document.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
             self._note_wrong(name, "it must be a whole number of at least 1")
             return None
-        return found
+        return value
 
     def truth(self, name: str) -> bool:
         """Return true or false; false if it is missing."""
-        found = self.document.get(name, False)
-        if not isinstance(found, bool):
+        value = self.document.get(name, False)
+        if not isinstance(value, bool):
             self._note_wrong(name, "it must be true or false")
-        return found is True
+        return value is True
 
     def mapping(self, name: str) -> dict[str, Any]:
         """Return an object that may be missing, then empty."""
-        found = self.document.get(name, {})
-        if not isinstance(found, dict):
+        value = self.document.get(name, {})
+        if not isinstance(value, dict):
             self._note_wrong(name, "it must be an object")
             return {}
-        return found
+        return value
 
     def has_overlay(self) -> bool:
         """Return True if the fields of the overlay hold pairs, names and numbers as they must."""
@@ -177,12 +177,12 @@ class FieldReader:
         if name in self.document:
             self.faults.append(f"{name} is {shown(self.document[name])}: {limit}")
 
-    def _is_list(self, found: Any, count: int, name: str) -> bool:
-        if not isinstance(found, list):
-            self.faults.append(f"{name} is {shown(found)}: it must be a list of {count}")
-        elif len(found) != count:
-            self.faults.append(f"{name} has {len(found)} entries, {count} are needed: one for each")
-        return isinstance(found, list) and len(found) == count
+    def _is_list(self, value: Any, count: int, name: str) -> bool:
+        if not isinstance(value, list):
+            self.faults.append(f"{name} is {shown(value)}: it must be a list of {count}")
+        elif len(value) != count:
+            self.faults.append(f"{name} has {len(value)} entries, {count} are needed: one for each")
+        return isinstance(value, list) and len(value) == count
 
     def _note_numbers(self, names: Sequence[str], values: Sequence[Any], least: float = 0.0) -> None:
         wrong = (_number_fault(value, name, least) for name, value in zip(names, values, strict=True))
@@ -191,22 +191,22 @@ class FieldReader:
 
 def _shape_faults(fields: Mapping[str, Any], shapes: Mapping[str, Any], within: str = "") -> list[str]:
     """Return one sentence for each field that does not hold the pairs, names or numbers that it must."""
-    found = []
+    faults = []
     for name in shapes.keys() & fields.keys():
         try:
             msgspec.convert(fields[name], shapes[name])
         except msgspec.ValidationError as error:
             what, _, place = str(error).replace("`", "").partition(" - at $")
-            found.append(f"{within}{name}{place} cannot be read: {what[0].lower()}{what[1:]}")
-    return sorted(found)
+            faults.append(f"{within}{name}{place} cannot be read: {what[0].lower()}{what[1:]}")
+    return sorted(faults)
 
 
-def _quickly(found: Any, shape: tuple[int, int], least: float) -> Floats | None:
+def _quickly(value: Any, shape: tuple[int, int], least: float) -> Floats | None:
     """Return the numbers if all are right, else None: a large table takes seconds number by number."""
     try:
-        if not all(set(map(type, row)) <= NUMBERS for row in found):
+        if not all(set(map(type, row)) <= NUMBERS for row in value):
             return None
-        array = np.asarray(found, dtype=np.float64)
+        array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
     return array if array.shape == shape and np.isfinite(array).all() and (array >= least).all() else None

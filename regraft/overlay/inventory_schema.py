@@ -84,10 +84,10 @@ def inventory_schema() -> dict[str, Any]:
     }
 
 
-def unknown_fields(found: Collection[str], known: Collection[str], within: str = "", what: str = "field") -> list[str]:
+def unknown_fields(names: Collection[str], known: Collection[str], within: str = "", what: str = "field") -> list[str]:
     """Return one sentence for each field that is not known, with the nearest known one."""
     sentences = []
-    for name in found:
+    for name in names:
         if name not in known:
             shown = name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}..."
             way_out = name_near(name, known, f"known are {', '.join(known)}")

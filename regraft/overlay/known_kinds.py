@@ -24,7 +24,7 @@ def read_configuration(brokers: Sequence[str], fields: Mapping[str, Any]) -> Ove
     Raises KeyError, TypeError or ValueError (NotATreeError, RingError) if they are not an overlay of a known kind.
     """
     for kind in CONFIGURATIONS:
-        found = kind.of_fields(brokers, fields)
-        if found is not None:
-            return found
+        configuration = kind.of_fields(brokers, fields)
+        if configuration is not None:
+            return configuration
     raise ValueError(f"it holds no overlay of a known kind: {', '.join(KINDS)}")

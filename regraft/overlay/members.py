@@ -167,13 +167,13 @@ def _link_costs(
 
 def announced_costs(facts_of: Mapping[str, BrokerFacts]) -> dict[tuple[str, str], float]:
     """Return the cost of each link that facts price, by its sorted ends. If both ends report it, the larger counts."""
-    found: dict[tuple[str, str], float] = {}
+    costs: dict[tuple[str, str], float] = {}
     for broker, facts in facts_of.items():
         for link in facts.link_costs:
             if link.peer != broker:
                 ends = (min(broker, link.peer), max(broker, link.peer))
-                found[ends] = max(link.cost, found.get(ends, 0.0))
-    return found
+                costs[ends] = max(link.cost, costs.get(ends, 0.0))
+    return costs
 
 
 def _cost_per_distance(inventory: Inventory) -> float:

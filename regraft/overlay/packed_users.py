@@ -155,13 +155,13 @@ class KnownTrees:
         packed, known = np.packbits(members, axis=1), self._known
         width, text = packed.shape[1], packed.tobytes()
         keys = [text[at : at + width] for at in range(0, len(text), width)]
-        found = list(map(known.get, keys))
-        if None in found:
-            new = {keys[row]: row for row, price in enumerate(found) if price is None}
+        priced = list(map(known.get, keys))
+        if None in priced:
+            new = {keys[row]: row for row, price in enumerate(priced) if price is None}
             prices = tree_prices(self._core_price, members[list(new.values())])
             known.update(zip(new, prices.tolist(), strict=True))
-            found = list(map(known.get, keys))
-        return np.array(found, dtype=np.float64)
+            priced = list(map(known.get, keys))
+        return np.array(priced, dtype=np.float64)
 
     def forget(self) -> None:
         """Empty the cache."""

@@ -152,14 +152,14 @@ class _Telemetry:
 
     def add(self, raw: bytes, starts: Longs, sizes: Longs, kafka_ms: Longs) -> None:
         """Add bodies of the newest schema in ``raw``, given the start, size and Kafka's time of each."""
-        found = decode_columns(raw, starts, starts + sizes, self._schema, WANTED)
-        kafka_ms = kafka_ms[found.places]
-        known = is_of(found.rows, self._brokers)
+        columns = decode_columns(raw, starts, starts + sizes, self._schema, WANTED)
+        kafka_ms = kafka_ms[columns.places]
+        known = is_of(columns.rows, self._brokers)
         if not known.all():
             self._brokers |= _added_brokers(self._recording)
-            known = is_of(found.rows, self._brokers)
-        sane = is_sane(found.rows, kafka_ms, self._bounds) & known
-        rows = found.rows if sane.all() else found.rows.filter(pa.array(sane))
+            known = is_of(columns.rows, self._brokers)
+        sane = is_sane(columns.rows, kafka_ms, self._bounds) & known
+        rows = columns.rows if sane.all() else columns.rows.filter(pa.array(sane))
         kafka_ms = kafka_ms[sane]
         rows = with_near_deliveries(with_cells(rows), kafka_ms, self._bounds)
         lag_ms, lead_ms = kafka_lag_ms(rows, kafka_ms)
@@ -259,17 +259,17 @@ class _BlockGroup:
                 warnings.append(_damage_text(block, fault))
         return warnings
 
-    def _take(self, raw: bytes, found: BlockRecords) -> None:
+    def _take(self, raw: bytes, records: BlockRecords) -> None:
         """Pass telemetry and other records to their readers."""
-        if self._telemetry is not None and found.start.size:
+        if self._telemetry is not None and records.start.size:
             newest = self._ids.index(latest_schema(TELEMETRY.record).schema_id) if self._has_newest else -1
-            is_newest = found.branch == newest
-            starts, sizes = found.start[is_newest], found.size[is_newest]
-            self._telemetry.add(raw, starts, sizes, found.time_ms[is_newest])
+            is_newest = records.branch == newest
+            starts, sizes = records.start[is_newest], records.size[is_newest]
+            self._telemetry.add(raw, starts, sizes, records.time_ms[is_newest])
             if not is_newest.all():
-                self._take_older(raw, found, np.flatnonzero(~is_newest))
+                self._take_older(raw, records, np.flatnonzero(~is_newest))
         if self._kept is not None:
-            for record in found.others:
+            for record in records.others:
                 if record.topic in KEPT_TOPICS:
                     body = raw[record.start : record.start + record.size]
                     value = None if record.branch == NULL_BRANCH else _framed(body, self._ids, record.branch)
@@ -279,17 +279,20 @@ class _BlockGroup:
     def _has_newest(self) -> bool:
         return latest_schema(TELEMETRY.record).schema_id in self._ids
 
-    def _take_older(self, raw: bytes, found: BlockRecords, places: Longs) -> None:
+    def _take_older(self, raw: bytes, records: BlockRecords, places: Longs) -> None:
         """Convert telemetry of older schemas to the newest one, record by record, and add it."""
         assert self._telemetry is not None
         bodies = [
             _newest_body(raw[start : start + size], self._ids, branch)
             for start, size, branch in zip(
-                found.start[places].tolist(), found.size[places].tolist(), found.branch[places].tolist(), strict=True
+                records.start[places].tolist(),
+                records.size[places].tolist(),
+                records.branch[places].tolist(),
+                strict=True,
             )
         ]
         sizes = np.array([len(body) for body in bodies], dtype=np.int64)
-        self._telemetry.add(b"".join(bodies), np.cumsum(sizes) - sizes, sizes, found.time_ms[places])
+        self._telemetry.add(b"".join(bodies), np.cumsum(sizes) - sizes, sizes, records.time_ms[places])
 
 
 def _damage_text(block: RecordingBlock, fault: FormError) -> str:

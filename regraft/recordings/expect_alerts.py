@@ -58,33 +58,33 @@ def read_expected(path: Path) -> list[ExpectedAlert]:
     tables = document.get("alert", [])
     other = [name for name in document if name != "alert"]
     faults = [f"{name!r} is not known: a file of expected alerts holds [[alert]] tables only" for name in other]
-    found = []
+    alerts = []
     for number, table in enumerate(tables if isinstance(tables, list) else []):
         fault = _fault(table)
         if fault:
             faults.append(f"alert {number + 1}: {fault}")
         else:
-            found.append(ExpectedAlert(**{**table, "status": AlertStatus(table["status"])}))
+            alerts.append(ExpectedAlert(**{**table, "status": AlertStatus(table["status"])}))
     if faults:
         raise ExpectationError(f"{path} cannot be used:\n- " + "\n- ".join(faults))
-    return found
+    return alerts
 
 
 def differences(expected: Sequence[ExpectedAlert], changes: Sequence[RehearsedChange]) -> list[str]:
     """Return what is missing and what was not expected, one sentence each; a change meets at most one expectation."""
     left = list(changes)
-    found = []
+    texts = []
     for each in expected:
         fitting = next((change for change in left if each.fits(change)), None)
         if fitting is None:
-            found.append(f"missing: {each.text}")
+            texts.append(f"missing: {each.text}")
         else:
             left.remove(fitting)
-    found += [
+    texts += [
         f"not expected: {change.alert.rule} {change.alert.subject} {change.alert.status} at {change.at_s:g} s"
         for change in left
     ]
-    return found
+    return texts
 
 
 def expected_text(changes: Sequence[RehearsedChange]) -> str:

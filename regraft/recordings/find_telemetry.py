@@ -68,14 +68,14 @@ def _found(raw: bytes, count: int) -> BlockRecords | None:
 def _between(raw: bytes, begin: int, end: int) -> list[RawRecord] | None:
     """Return the records between two batches; None if they do not fill that space exactly."""
     piece = raw[begin:end]
-    found: list[RawRecord] = []
+    records: list[RawRecord] = []
     try:
         for record in raw_records(piece, len(piece)):
             if record.topic == TELEMETRY.suffix:
                 return None
-            found.append(record._replace(start=record.start + begin))
+            records.append(record._replace(start=record.start + begin))
             if record.start + record.size == len(piece):
-                return found
+                return records
     except FormError:
         return None
     return None

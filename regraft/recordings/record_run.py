@@ -128,10 +128,10 @@ def _run_settings(settings: Settings) -> dict[str, Any]:
     """Return the run's settings: those in its directory, else the recorder's."""
     file = settings.run.directory / SETTINGS_FILE
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        stored = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = settings.to_record()
-    return {name: found[name] for name in RECORDED_SECTIONS if name in found}
+        stored = settings.to_record()
+    return {name: stored[name] for name in RECORDED_SECTIONS if name in stored}
 
 
 def _measure(metrics: RecorderMetrics, progress: RecordingProgress, recorder: TopicRecorder) -> None:

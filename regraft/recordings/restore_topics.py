@@ -73,10 +73,10 @@ def open_backup(file: Path, namespace: str, now_ms: int) -> Backup:
     missing = {topic.suffix for topic in BACKED_UP} - set(recording.info.topics)
     if missing:
         raise RestoreError(f"{file} lacks {', '.join(sorted(missing))}: only backups can be restored.")
-    found = tuple(_newest(recording))
+    messages = tuple(_newest(recording))
     if recording.warnings:
         raise RestoreError(f"{file} is not whole: {recording.warnings[0]} Restore an earlier backup.")
-    return Backup(found, recording.last_ms or 0, _orders_in_force(recording, now_ms))
+    return Backup(messages, recording.last_ms or 0, _orders_in_force(recording, now_ms))
 
 
 def restore(kafka: KafkaAccess, namespace: str, backup: Backup, show: Callable[[int], None]) -> None:
@@ -128,9 +128,9 @@ def _newest(recording: Recording) -> list[RecordedMessage]:
     kept: dict[str, dict[object, RecordedMessage]] = {topic.suffix: {} for topic in RESTORED}
     compacted = {topic.suffix for topic in TOPICS if topic.compacted}
     for number, message in enumerate(recording.messages(set(kept))):
-        found, key = kept[message.topic], message.key if message.topic in compacted else number
-        found.pop(key, None)  # The newest version moves to the end.
-        found[key] = message
+        newest, key = kept[message.topic], message.key if message.topic in compacted else number
+        newest.pop(key, None)  # The newest version moves to the end.
+        newest[key] = message
     return [message for topic in RESTORED for message in kept[topic.suffix].values() if message.value is not None]
 
 
@@ -142,9 +142,9 @@ def _orders_in_force(recording: Recording, now_ms: int) -> tuple[str, ...]:
             if message.value is not None:
                 book.take(decode(message.value, Order))
     in_force = book.in_force(now_ms)
-    found = [f"regraft pause --reason {in_force.paused.reason!r}"] if in_force.paused is not None else []
+    commands = [f"regraft pause --reason {in_force.paused.reason!r}"] if in_force.paused is not None else []
     return (
-        *found,
+        *commands,
         *(
             f"regraft maintain {one.broker}{' --evacuate' * one.evacuate} --reason {one.reason!r}"
             for one in in_force.maintenance

@@ -69,7 +69,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
 
 
 def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for name, value in recorded.items():
         field = model.model_fields.get(name)
         if name in LEFT_OUT:
@@ -77,18 +77,18 @@ def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, u
         if field is None:
             unknown.append(f"{path}.{name}")
         elif isinstance(field.annotation, type) and issubclass(field.annotation, SettingsModel):
-            found[name] = _known(value, field.annotation, f"{path}.{name}", unknown)
+            known[name] = _known(value, field.annotation, f"{path}.{name}", unknown)
         else:
-            found[name] = value
-    return found
+            known[name] = value
+    return known
 
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(under)
+    merged = dict(under)
     for name, value in over.items():
-        below = found.get(name)
-        found[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return found
+        below = merged.get(name)
+        merged[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | None = None) -> DecisionInputs:

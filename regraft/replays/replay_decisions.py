@@ -159,8 +159,8 @@ def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
         else:
             markers[record.window_start_ms] = record
     for start_ms in sorted(markers):
-        found, marker = unpack_window(rows.get(start_ms, {}).values(), markers[start_ms])
-        yield _Window(marker, tuple(sorted(found, key=lambda row: (BODIES.index(row.kind), row.entity))))
+        rows_read, marker = unpack_window(rows.get(start_ms, {}).values(), markers[start_ms])
+        yield _Window(marker, tuple(sorted(rows_read, key=lambda row: (BODIES.index(row.kind), row.entity))))
 
 
 def _without_partial(windows: list[_Window]) -> list[_Window]:

@@ -266,7 +266,7 @@ def _compared(decided: Decided, inputs: DecisionInputs, document: dict[str, Any]
         }
         for plan in decided.plans
     ]
-    found = {
+    costs = {
         **document,
         "windows": decided.windows,
         "windows_cut": decided.windows_cut,
@@ -276,7 +276,7 @@ def _compared(decided: Decided, inputs: DecisionInputs, document: dict[str, Any]
         "first_difference": difference,
         "brokers_imagined_from_ms": decided.simulated_from_ms,
     }
-    return ReplayOutcome(found, plans)
+    return ReplayOutcome(costs, plans)
 
 
 def _difference_text(name: str, plan: Any, inputs: DecisionInputs) -> str:

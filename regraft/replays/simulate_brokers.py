@@ -77,27 +77,27 @@ class SimulatedBrokers:
         counts = {**marker.row_counts}
         if "delivery" in counts:
             counts["delivery"] += len(deliveries) - (len(rows) - len(others))
-        found = msgspec.structs.replace(marker, brokers=brokers, row_counts=counts)
-        return (*others, *deliveries), found
+        marked = msgspec.structs.replace(marker, brokers=brokers, row_counts=counts)
+        return (*others, *deliveries), marked
 
     def _epoch_at(self, time_ms: int) -> int:
         return next(epoch for since_ms, epoch in reversed(self._epochs) if since_ms <= time_ms)
 
     def _published_here(self, rows: Sequence[StateRow]) -> list[StateRow]:
         """Return delivery rows in which publishers publish at their homes here, at first the recorded ones."""
-        found: list[StateRow] = []
+        published_rows: list[StateRow] = []
         groups: dict[str, list[StateRow]] = {}
         for row in rows:
             assert row.delivery is not None
             groups.setdefault(row.delivery.publisher, []).append(row)
         for publisher, own in groups.items():
             if any(row.delivery is not None and not row.delivery.published for row in own):
-                found += own  # Version 1 of the schema does not hold the place of publication.
+                published_rows += own  # Version 1 of the schema does not hold the place of publication.
                 continue
             homes = [row.delivery.broker for row in own if row.delivery is not None and any(row.delivery.published)]
             home = self._homes.setdefault(publisher, homes[-1]) if homes else ""
-            found += own if set(homes) <= {home} else _moved(own, home)
-        return found
+            published_rows += own if set(homes) <= {home} else _moved(own, home)
+        return published_rows
 
 
 def _moved(rows: Sequence[StateRow], home: str) -> list[StateRow]:
@@ -113,13 +113,13 @@ def _moved(rows: Sequence[StateRow], home: str) -> list[StateRow]:
         for block, mask, own in zip(body.blocks, body.masks, body.published, strict=True):
             masks[block] = mask
             published[block] = published.get(block, 0) | own
-    found = []
+    moved_rows = []
     for broker in sorted({*bodies, home}):
         own_bits = published if broker == home else {}
         blocks = sorted({block for block, mask in delivered.get(broker, {}).items() if mask} | set(own_bits))
         if blocks:
-            found.append(_row(bodies, rows[0], broker, blocks, delivered.get(broker, {}), own_bits))
-    return found
+            moved_rows.append(_row(bodies, rows[0], broker, blocks, delivered.get(broker, {}), own_bits))
+    return moved_rows
 
 
 def _row(

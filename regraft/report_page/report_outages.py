@@ -48,13 +48,13 @@ def _complete(record: RunRecord) -> list[WindowCost]:
 
 def _before(record: RunRecord) -> WindowCost | None:
     first_ms = record.outages.first_ms
-    found = [window for window in _complete(record) if first_ms is not None and window.end_ms <= first_ms]
-    return found[-1] if found else None
+    windows = [window for window in _complete(record) if first_ms is not None and window.end_ms <= first_ms]
+    return windows[-1] if windows else None
 
 
 def _last(record: RunRecord) -> WindowCost | None:
-    found = _complete(record)
-    return found[-1] if found else None
+    windows = _complete(record)
+    return windows[-1] if windows else None
 
 
 def _cost(window: WindowCost | None) -> str:

@@ -85,12 +85,12 @@ def read_stored_run(
 
 def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: LinkSettings) -> dict[int, FleetView]:
     """Return, by each window's end, the costs of links from earlier round trips, as the controller computes them."""
-    fleet, meter, found = FleetView(inventory), LinkMeter(links), {}
+    fleet, meter, fleets = FleetView(inventory), LinkMeter(links), {}
     for window in windows:
-        found[window.end_ms] = fleet
+        fleets[window.end_ms] = fleet
         if meter.add(window, fleet.inventory_announced) or meter.estimated is not fleet.estimated:
             fleet = fleet.with_measured(meter.costs, meter.estimated)
-    return found
+    return fleets
 
 
 def assemble_windows(
@@ -99,12 +99,12 @@ def assemble_windows(
     """Return the closed windows of stored records, assembled by the controller's code without waiting for rows."""
     assembler = WindowAssembler(inventory.brokers, replace(limits, rows_wait_ms=0))
     kept = sorted(records, key=lambda record: (record.window_start_ms, isinstance(record, WindowClosed)))
-    found: list[ClosedWindow] = []
+    windows: list[ClosedWindow] = []
     for record in kept:
         assembler.add(record, record.window_end_ms)
         if isinstance(record, WindowClosed):
-            found += assembler.closed(record.window_end_ms)
-    return tuple(found)
+            windows += assembler.closed(record.window_end_ms)
+    return tuple(windows)
 
 
 def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, OverlayConfiguration]:
@@ -116,12 +116,12 @@ def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, 
     committed = [plan for plan in plans if LIFE[plan.phase].is_committed]
     bootstrap = inventory.bootstrap
     homes = homes_before(committed)
-    found = {bootstrap.epoch: bootstrap.with_homes(homes)}
+    configurations = {bootstrap.epoch: bootstrap.with_homes(homes)}
     for plan in committed:
         homes = homes | homes_after([plan])
         target = bootstrap.target_of(plan)
-        found[plan.epoch_to] = target.with_homes(_within(target.brokers, homes))
-    return found
+        configurations[plan.epoch_to] = target.with_homes(_within(target.brokers, homes))
+    return configurations
 
 
 def _within(brokers: Sequence[str], homes: Mapping[str, str]) -> dict[str, str]:
@@ -140,12 +140,12 @@ def window_costs(
     """
     inventory = kind.inventory
     first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
-    found = []
+    costs = []
     for window in stored.windows:
         if kind.can_be_costed(window):
             fleet = stored.fleet_at(window, kind)
             overlays = overlays_in(window, stored.plans, lambda epoch: configuration_at(stored, epoch, inventory))
-            found.append(
+            costs.append(
                 WindowCost(
                     window.end_ms,
                     window.epoch_max,
@@ -156,7 +156,7 @@ def window_costs(
                     window.sets.share,
                 )
             )
-    return tuple(found)
+    return tuple(costs)
 
 
 def first_full_window_cost(stored: StoredRun, kind: AnyKind, traffic_start_ms: int) -> float | None:
@@ -240,7 +240,7 @@ def bills_of(
     """
     first_epoch, warm_ms = kind.inventory.bootstrap.epoch, traffic_start_ms + WARM_UP_MS
     early = [one for one in stored.windows if one.is_complete and one.epoch == first_epoch and one.start_ms >= warm_ms]
-    found = []
+    bills = []
     for windows in (early[-COMPARED_WINDOWS:], last_windows(stored, kind, traffic_end_ms)):
         if not windows:
             return None
@@ -249,8 +249,8 @@ def bills_of(
         bill = own.bill(overlay, [window.over(overlay.brokers) for window in windows])
         if bill is None:
             return None
-        found.append(bill)
-    return found[0], found[1]
+        bills.append(bill)
+    return bills[0], bills[1]
 
 
 def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:

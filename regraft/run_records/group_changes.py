@@ -26,12 +26,12 @@ def group_changes(proposals: Iterable[Proposal]) -> list[ChangeGroup]:
 
     Reasons are compared without the names of the links and clients that change. Details follow a semicolon.
     """
-    found: dict[tuple[str, str], list[tuple[Proposal, str]]] = {}
+    groups: dict[tuple[str, str], list[tuple[Proposal, str]]] = {}
     for proposal in proposals:
         reason, _, detail = proposal.reason.partition("; ")
         shared = _without_names(reason, _names(proposal))
-        found.setdefault((proposal.planner, shared), []).append((proposal, detail))
-    return [ChangeGroup(planner, reason, tuple(changes)) for (planner, reason), changes in found.items()]
+        groups.setdefault((proposal.planner, shared), []).append((proposal, detail))
+    return [ChangeGroup(planner, reason, tuple(changes)) for (planner, reason), changes in groups.items()]
 
 
 def _names(proposal: Proposal) -> Mapping[str, str]:

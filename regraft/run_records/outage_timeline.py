@@ -90,21 +90,21 @@ def outage_timeline(
 
 def _alerts(events: Iterable[AdaptationEvent], kind: EventKind) -> dict[str, int]:
     """Return how many alerts were sent, by rule; an event may stand for several."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for event in events:
         if event.kind is kind:
-            found[event.details["rule"]] += int(event.details["count"])
-    return dict(sorted(found.items()))
+            counts[event.details["rule"]] += int(event.details["count"])
+    return dict(sorted(counts.items()))
 
 
 def last_deaths(notes: Iterable[Sequence[object]]) -> dict[str, int]:
     """Return when each broker that died last did, according to the emulator's notes."""
-    found: dict[str, int] = {}
+    deaths_ms: dict[str, int] = {}
     for time_ms, text in notes:
         names, _, what = str(text).partition(": ")
         if what == DEATH_WORD:
-            found |= dict.fromkeys(names.split(", "), int(str(time_ms)))
-    return found
+            deaths_ms |= dict.fromkeys(names.split(", "), int(str(time_ms)))
+    return deaths_ms
 
 
 def _planner_of(plan: Plan) -> str:

@@ -22,8 +22,8 @@ CALL_S = 5.0
 
 def read_audit(kafka: KafkaAccess, namespace: str) -> list[AuditEntry]:
     """Return all entries, oldest first and without duplicates. Raises StackError."""
-    found = read_whole(kafka, namespace, {AUDIT: AuditEntry}, READ_S_MAX)
-    return list({(entry.offset, entry.nonce, entry.outcome): entry for entry in found}.values())
+    records = read_whole(kafka, namespace, {AUDIT: AuditEntry}, READ_S_MAX)
+    return list({(entry.offset, entry.nonce, entry.outcome): entry for entry in records}.values())
 
 
 class AuditTail:
@@ -54,10 +54,10 @@ class AuditTail:
 
     def _begin(self, topic: str) -> bool:
         try:
-            found = self._consumer.list_topics(topic, timeout=CALL_S).topics[topic]
-            if found.error is not None:
+            partitions = self._consumer.list_topics(topic, timeout=CALL_S).topics[topic]
+            if partitions.error is not None:
                 return False
-            parts = [TopicPartition(topic, number) for number in found.partitions]
+            parts = [TopicPartition(topic, number) for number in partitions.partitions]
             for part in parts:
                 part.offset = self._consumer.get_watermark_offsets(part, timeout=CALL_S)[1]
             self._consumer.assign(parts)

@@ -66,7 +66,7 @@ def with_register(
     register = RegisteredClients()
     coming = iter(changes)
     waiting = next(coming, None)
-    found: list[ClosedWindow] = []
+    replayed: list[ClosedWindow] = []
     kept = oldest = 0
     for window in windows:
         while waiting is not None and waiting.time_ms <= window.end_ms:
@@ -77,16 +77,16 @@ def with_register(
             waiting = next(coming, None)
         overlays = [_overlay_at(configurations, epoch) for epoch in (window.epoch_min, window.epoch_max)]
         interests = register.interests(window.sets.brokers)
-        kept += 0 if found and found[-1].interests is interests else interests.subscription_count
+        kept += 0 if replayed and replayed[-1].interests is interests else interests.subscription_count
         known = kind.attach_clients(window, interests, register.topic_of, overlays, unknown_share_max)
-        found.append(known[0])
-        while kept > SUBSCRIPTIONS_KEPT_MAX and oldest < len(found) - 1:
-            gone, found[oldest] = found[oldest].interests, found[oldest].without_interests()
+        replayed.append(known[0])
+        while kept > SUBSCRIPTIONS_KEPT_MAX and oldest < len(replayed) - 1:
+            gone, replayed[oldest] = replayed[oldest].interests, replayed[oldest].without_interests()
             oldest += 1
-            kept -= 0 if gone is None or found[oldest].interests is gone else gone.subscription_count
+            kept -= 0 if gone is None or replayed[oldest].interests is gone else gone.subscription_count
     if oldest:
         log.warning("windows_not_costed", count=oldest, reason=f"more than {SUBSCRIPTIONS_KEPT_MAX} subscriptions")
-    return tuple(found)
+    return tuple(replayed)
 
 
 def _overlay_at(configurations: Mapping[int, OverlayConfiguration], epoch: int) -> OverlayConfiguration:

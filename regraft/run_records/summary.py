@@ -81,26 +81,26 @@ def failures(summary: dict[str, Any]) -> list[str]:
         "lost": summary["lost"] - summary["lost_to_deaths"],
         "out_of_order": summary["out_of_order"] - summary["out_of_order_on_detours"],  # See docs/scot.md.
     }
-    found = list(summary["given_up"])
-    found += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
+    texts = list(summary["given_up"])
+    texts += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
     if not summary["ledger_final"]:
-        found.append("the emulator wrote no final ledger: what was still in transit is not counted")
+        texts.append("the emulator wrote no final ledger: what was still in transit is not counted")
     if not summary["notifications_published"]:
-        found.append("no notification was published: see the log of the emulator")
+        texts.append("no notification was published: see the log of the emulator")
     elif not summary["deliveries_expected"]:
-        found.append("no delivery was due, so that none was lost shows nothing: see the log of the emulator")
+        texts.append("no delivery was due, so that none was lost shows nothing: see the log of the emulator")
     if not summary["windows_closed"]:
-        found.append("no window closed: see the log of the streaming job")
+        texts.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
-        found.append("no plan was completed, at least 1 is needed: see the refusals in the report")
+        texts.append("no plan was completed, at least 1 is needed: see the refusals in the report")
     elif summary["plans_completed"] == summary["plans_of_members"] + summary["plans_undoing"]:
-        found.append(f"no plan that was to save was completed, only {_others(summary)}: see the refusals in the report")
-    found += _withheld_failures(summary) + _overlay_failures(summary)
-    found += _shift_failures(summary) + _bill_failures(summary)
+        texts.append(f"no plan that was to save was completed, only {_others(summary)}: see the refusals in the report")
+    texts += _withheld_failures(summary) + _overlay_failures(summary)
+    texts += _shift_failures(summary) + _bill_failures(summary)
     behind_s = summary["emulator_behind_ms_max"] / 1_000
-    if found and behind_s > BEHIND_S_MAX:  # What follows may have no other cause.
-        found.insert(0, f"this machine was too slow: the emulator fell {behind_s:,.0f} s behind; end other work on it")
-    return found
+    if texts and behind_s > BEHIND_S_MAX:  # What follows may have no other cause.
+        texts.insert(0, f"this machine was too slow: the emulator fell {behind_s:,.0f} s behind; end other work on it")
+    return texts
 
 
 def _others(summary: dict[str, Any]) -> str:

@@ -45,14 +45,14 @@ def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[
             planner_spec(name)
         except PlannerError as error:
             faults.append(f"{SECTION}.{name}: planner {error}")
-    found = {}
+    settings = {}
     for name, model in models.items():
         values = given.get(name, {})
         if not isinstance(values, Mapping):
             faults.append(f"{SECTION}.{name} is {values!r}: write a table, as in [{SECTION}.{name}]")
             values = {}
-        found[name] = model.model_validate(dict(values))
-    return found
+        settings[name] = model.model_validate(dict(values))
+    return settings
 
 
 def to_planner_settings(models: Mapping[str, SettingsModel]) -> dict[str, PlannerSettings]:

@@ -104,13 +104,13 @@ def _sources_model(models: Models) -> type[SettingsModel]:
 
 def _renamed_variables(variables: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the environment, whose names are in lower case here, with renamed settings under their new names."""
-    found = dict(variables)
+    renamed = dict(variables)
     for old, new in RENAMED.items():
         old_variable, new_variable = (f"{ENVIRONMENT_PREFIX}{name.replace('.', '__')}".lower() for name in (old, new))
-        if found.get(old_variable) and not found.get(new_variable):
-            found[new_variable] = found.pop(old_variable)
+        if renamed.get(old_variable) and not renamed.get(new_variable):
+            renamed[new_variable] = renamed.pop(old_variable)
             _warn_renamed(old, new)
-    return found
+    return renamed
 
 
 @cache
@@ -120,8 +120,8 @@ def _warn_renamed(old: str, new: str) -> None:
 
 
 def _short_named() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    by_table: dict[str, dict[str, str]] = {}
     for variable, (section, name) in SHORT_NAMES.items():
         if os.environ.get(variable):
-            found.setdefault(section, {})[name] = os.environ[variable]
-    return found
+            by_table.setdefault(section, {})[name] = os.environ[variable]
+    return by_table

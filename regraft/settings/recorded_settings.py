@@ -79,18 +79,18 @@ def _is_alike(placed: Inventory, recorded: Inventory) -> bool:
 
 
 def _known(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for name, value in given.items():
         if name in defaults:
             default = defaults[name]
             is_table = isinstance(value, Mapping) and isinstance(default, Mapping)
-            found[name] = _known(value, default) if is_table else value
-    return found
+            known[name] = _known(value, default) if is_table else value
+    return known
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(below)
+    merged = dict(below)
     for name, value in above.items():
-        under = found.get(name)
-        found[name] = _merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    return found
+        under = merged.get(name)
+        merged[name] = _merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return merged

@@ -88,12 +88,12 @@ class RunSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        found = self.clock.faults()
+        faults = self.clock.faults()
         if self.log_level not in LOG_LEVELS:
-            found.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
+            faults.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
         if not 1 <= self.patience <= PATIENCE_MAX:
-            found.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
-        return found
+            faults.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
+        return faults
 
 
 @dataclass(frozen=True)
@@ -251,53 +251,53 @@ def _stage_faults(settings: Settings) -> list[str]:
         planner_faults,
     )
 
-    found = [
+    faults = [
         f"{name}: {fault}"
         for name in sections()
         if hasattr(getattr(settings, name), "faults")
         for fault in getattr(settings, name).faults()
     ]
-    found += [f"controller: {fault}" for fault in planner_faults(settings.controller)]
-    return found + own_faults(settings.controller)
+    faults += [f"controller: {fault}" for fault in planner_faults(settings.controller)]
+    return faults + own_faults(settings.controller)
 
 
 def relation_faults(settings: Settings) -> list[str]:
     """Return faults between the settings of several stages, which no stage can detect by itself."""
-    found: list[str] = []
+    faults: list[str] = []
     streaming, controller = settings.streaming, settings.controller
     if streaming.grace_ms >= GRACE_WINDOWS_MAX * streaming.window_ms:
-        found.append(
+        faults.append(
             f"streaming.grace_ms is {streaming.grace_ms}, it must be less than {GRACE_WINDOWS_MAX} "
             f"windows of {streaming.window_ms} ms: shorten the grace or lengthen streaming.window_ms"
         )
     newest_ms = streaming.window_ms + streaming.grace_ms + streaming.trigger_ms
     if controller.decision.window_age_ms_max <= newest_ms:
-        found.append(
+        faults.append(
             f"controller.decision.window_age_ms_max is {controller.decision.window_age_ms_max}, a window is up to "
             f"{newest_ms} ms old when the next one closes: raise it above that, or every state is stale"
         )
     for name, stage in (("emulator", settings.emulator), ("node", settings.node)):
         counts_s, share = stage.sample_counts_s, min(stage.sample_share, controller.sampling.share_min)
         if share < 1 <= counts_s and streaming.window_ms % (counts_s * 1_000):
-            found.append(
+            faults.append(
                 f"{name}.sample_counts_s is {counts_s}, a window has {streaming.window_ms} ms: take a divisor of it, "
                 "or counts span several windows"
             )
-    return found + _port_faults(settings) + _clock_faults(settings)
+    return faults + _port_faults(settings) + _clock_faults(settings)
 
 
 def _port_faults(settings: Settings) -> list[str]:
     """Return a fault for each stage whose metrics port is already used by another."""
     taken: dict[int, str] = {}
-    found = []
+    faults = []
     for name in sections():
         port = getattr(getattr(settings, name), "metrics_port", None)
         if port is None:
             continue
         if port in taken:
-            found.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage its own port")
+            faults.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage its own port")
         taken.setdefault(port, name)
-    return found
+    return faults
 
 
 def _clock_faults(settings: Settings) -> list[str]:

@@ -39,16 +39,16 @@ class KafkaSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
-        found = [f"security.{fault}" for fault in self.security.faults()]
-        found += [f"bootstrap: {fault}" for fault in address_faults(self.bootstrap)]
+        faults = [f"security.{fault}" for fault in self.security.faults()]
+        faults += [f"bootstrap: {fault}" for fault in address_faults(self.bootstrap)]
         if not NAMESPACE_PATTERN.fullmatch(self.namespace):
-            found.append(f"namespace is {self.namespace!r}: 1 to 128 letters, digits, dots, _ or -, as Kafka requires")
+            faults.append(f"namespace is {self.namespace!r}: 1 to 128 letters, digits, dots, _ or -, as Kafka requires")
         if self.telemetry_partitions and self.telemetry_partitions < TELEMETRY.partitions:
-            found.append(
+            faults.append(
                 f"telemetry_partitions is {self.telemetry_partitions}: at least {TELEMETRY.partitions}, "
                 "or 0 to follow the number of brokers"
             )
-        return found
+        return faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,33 +111,33 @@ class SparkSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        found = []
+        faults = []
         if not self.master.startswith(MASTERS):
-            found.append(f"master is {self.master!r}: it begins with one of {', '.join(MASTERS)}")
+            faults.append(f"master is {self.master!r}: it begins with one of {', '.join(MASTERS)}")
         elif self.driver_host == LOOPBACK and not (self.is_local or is_on_loopback(self.master)):
-            found.append(
+            faults.append(
                 f"driver_host is {LOOPBACK}, where executors of {self.master} on other machines do not reach the "
                 "driver: name the address at which they reach this machine"
             )
         if self.executor_memory_mb is not None and self.executor_memory_mb < EXECUTOR_MEMORY_MB_MIN:
-            found.append(
+            faults.append(
                 f"executor_memory_mb is {self.executor_memory_mb}: Spark starts no executor with less than "
                 f"{EXECUTOR_MEMORY_MB_MIN}"
             )
         if self.secret_file is not None and self.is_local:
-            found.append(
+            faults.append(
                 f"secret_file is {self.secret_file}, but master is {self.master}, which shares its secret with nobody: "
                 "leave it out, or name a cluster's master"
             )
         for name in ("executor_memory_mb", "executor_cores", "executor_python"):
             if self.is_local and getattr(self, name):
-                found.append(
+                faults.append(
                     f"{name} is {getattr(self, name)}, but master is {self.master}, which has no executors: leave it "
                     "out, or name a cluster's master"
                 )
         if self.executor_cores < 0:
-            found.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")
-        return found
+            faults.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")
+        return faults
 
 
 def is_on_loopback(master: str) -> bool:

@@ -130,7 +130,7 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
 
 def _stage_faults(services: Mapping[str, ServiceState]) -> list[str]:
     """Return what is wrong with the stages other than the controller, which only their status files hold."""
-    found = [
+    faults = [
         f"{name} has been silent for {state.age_s:.0f} s"
         for name, state in services.items()
         if state.is_silent and name != "controller"
@@ -138,8 +138,8 @@ def _stage_faults(services: Mapping[str, ServiceState]) -> list[str]:
     if "emulator" in services:
         ledger = parse_ledger(services["emulator"].document)
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.disordered}
-        found += [f"{count} notifications {what}" for what, count in wrong.items() if count]
-    return found
+        faults += [f"{count} notifications {what}" for what, count in wrong.items() if count]
+    return faults
 
 
 def _waiting(view: LiveView) -> list[str]:
@@ -148,29 +148,29 @@ def _waiting(view: LiveView) -> list[str]:
 
 def _notes(view: LiveView) -> list[str]:
     """Return remarks about the loop that are not faults."""
-    found = []
+    notes = []
     if view.leader:
         who = f"{view.leader} leads with term {view.term}"
-        found.append(f"this controller stands by, {who}" if view.is_standby else who)
+        notes.append(f"this controller stands by, {who}" if view.is_standby else who)
     if view.sampling.share_asked < 1:
         asked = view.sampling
-        found.append(f"brokers are asked to report {share_text(asked.share_asked)}, as {asked.reason}")
+        notes.append(f"brokers are asked to report {share_text(asked.share_asked)}, as {asked.reason}")
     if view.dry_run:
-        found.append("dry run: plans wait for approval")
+        notes.append("dry run: plans wait for approval")
     if view.plan_running:
-        found.append(f"{view.plan_running} is in progress")
+        notes.append(f"{view.plan_running} is in progress")
     if waiting := _waiting(view):
-        found.append(f"{', '.join(waiting)} waits for approval")
+        notes.append(f"{', '.join(waiting)} waits for approval")
     if paused := view.orders.paused:
-        found.append(f"paused by {paused.by}: {paused.reason}")
-    found += [
+        notes.append(f"paused by {paused.by}: {paused.reason}")
+    notes += [
         f"{state.replace('_', ' ')}: {', '.join(member.broker for member in members)}"
         for state in (MemberState.JOINING, MemberState.LEAVING, MemberState.DEAD)
         if (members := [member for member in view.members.members if member.state == state and not is_crossed(member)])
     ]
     if maintenance := view.orders.maintenance:
-        found.append(f"in maintenance: {', '.join(one.broker for one in maintenance)}")
-    return found
+        notes.append(f"in maintenance: {', '.join(one.broker for one in maintenance)}")
+    return notes
 
 
 def _window(view: LiveView, now_ms: int) -> dict[str, Any] | None:
@@ -189,10 +189,10 @@ def _bill(view: LiveView) -> dict[str, Any] | None:
     if view.bill is None or view.bill_first is None:
         return None
     bills = {"now": view.bill, "first": view.bill_first}
-    found: dict[str, Any] = {f"{when}_per_month": bill.per_month for when, bill in bills.items()}
-    found |= {f"{when}_per_million": bill.per_million for when, bill in bills.items()}
+    document: dict[str, Any] = {f"{when}_per_month": bill.per_month for when, bill in bills.items()}
+    document |= {f"{when}_per_million": bill.per_million for when, bill in bills.items()}
     parts = {"links_per_month": view.bill.links_per_month, "access_per_month": view.bill.access_per_month}
-    return {"currency": view.bill.currency, **found, **parts}
+    return {"currency": view.bill.currency, **document, **parts}
 
 
 def _cost(view: LiveView) -> dict[str, Any] | None:

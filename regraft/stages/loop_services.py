@@ -65,12 +65,12 @@ def loop_service(name: str, settings: Settings) -> Service:
 def _own_settings(name: str, settings: Settings) -> dict[str, str]:
     """Return the settings as variables; empty those with secrets that the child would inherit but must not see."""
     withheld = [secret for secret, users in SECRETS.items() if name not in users]
-    found = settings.to_environment(withheld)
+    environment = settings.to_environment(withheld)
     if "redis" in withheld:
         security = settings.redis.security
         named = (*REDIS_VARIABLES, security.password_variable, security.key_password_variable)
-        found |= {variable: "" for variable in named if variable is not None}
-    return found
+        environment |= {variable: "" for variable in named if variable is not None}
+    return environment
 
 
 def _written_since(file: Path, time_s: float) -> Callable[[], bool]:

@@ -175,8 +175,8 @@ class RunObserver:
     def _changes(self) -> tuple[int, int] | None:
         """Brokers' subscription changes so far, actual and without any moves; None except on a ring."""
         names = ("broker_subscription_changes", "broker_subscription_changes_at_first_homes")
-        found = [self.emulator.get(name) for name in names]
-        return None if None in found else (int(found[0] or 0), int(found[1] or 0))
+        counts = [self.emulator.get(name) for name in names]
+        return None if None in counts else (int(counts[0] or 0), int(counts[1] or 0))
 
     @property
     def _emulated_ms(self) -> int:
@@ -193,13 +193,13 @@ class RunObserver:
         by_planner: dict[str, list[ShownShadow]] = {}
         for (*_, planner), shadow in sorted(self._shadows.items(), key=lambda item: item[0]):
             by_planner.setdefault(planner, []).append(shadow)
-        return tuple(_shadow_run(planner, found) for planner, found in by_planner.items())
+        return tuple(_shadow_run(planner, shadows) for planner, shadows in by_planner.items())
 
     @property
     def decision_times(self) -> dict[str, DecisionTime]:
         """How long decisions of the current controller took, by role and planner."""
-        found = {} if self.view is None else self.view.decision_ms
-        return {who: DecisionTime(times.count, times.mean_ms, times.max_ms) for who, times in found.items()}
+        times_ms = {} if self.view is None else self.view.decision_ms
+        return {who: DecisionTime(times.count, times.mean_ms, times.max_ms) for who, times in times_ms.items()}
 
     @property
     def horizon(self) -> HorizonUse | None:
@@ -309,24 +309,24 @@ def parse_ledger(document: Document) -> DeliveryLedger:
     )
 
 
-def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
+def _shadow_run(planner: str, shadows: Sequence[ShownShadow]) -> ShadowRun:
     """Return a planner's totals over all its starts; its overlay is that of the last."""
     refusals: Counter[str] = Counter()
-    for shadow in found:
+    for shadow in shadows:
         refusals.update(shadow.refusals)
-    last = found[-1]
+    last = shadows[-1]
     return ShadowRun(
         planner,
-        plans=sum(shadow.plans for shadow in found),
-        plans_rolled_back=sum(shadow.plans_taken_back for shadow in found),
-        links_exchanged=sum(shadow.links_exchanged for shadow in found),
-        publishers_moved=sum(shadow.publishers_moved for shadow in found),
-        users_moved=sum(shadow.users_moved for shadow in found),
-        id_moves=sum(shadow.id_moves for shadow in found),
-        faults=sum(shadow.faults for shadow in found),
+        plans=sum(shadow.plans for shadow in shadows),
+        plans_rolled_back=sum(shadow.plans_taken_back for shadow in shadows),
+        links_exchanged=sum(shadow.links_exchanged for shadow in shadows),
+        publishers_moved=sum(shadow.publishers_moved for shadow in shadows),
+        users_moved=sum(shadow.users_moved for shadow in shadows),
+        id_moves=sum(shadow.id_moves for shadow in shadows),
+        faults=sum(shadow.faults for shadow in shadows),
         refusals=refusals,
-        fault_text=next((shadow.fault_text for shadow in found if shadow.fault_text), ""),
-        starts=len(found),
+        fault_text=next((shadow.fault_text for shadow in shadows if shadow.fault_text), ""),
+        starts=len(shadows),
         overlay={
             "links": last.links,
             "ring": last.ring,

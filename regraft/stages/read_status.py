@@ -45,15 +45,15 @@ def find_status(settings: Settings) -> FoundStatus:
     if settings.redis.access is None:
         return _from_files(settings.run.directory, services, alerts)
     try:
-        found = _read_keys(settings.redis.access, settings.kafka.namespace)
+        keys = _read_keys(settings.redis.access, settings.kafka.namespace)
     except redis.RedisError as error:
         return _from_files(settings.run.directory, services, alerts, f"the live view cannot be reached: {error}")
     except (LiveViewError, msgspec.DecodeError) as error:
         return _from_files(settings.run.directory, services, alerts, f"the live view cannot be read: {error}")
-    if found is None:
+    if keys is None:
         empty = f"the live view of {settings.kafka.namespace} is empty"
         return _from_files(settings.run.directory, services, alerts, empty)
-    view, shown_alerts = found
+    view, shown_alerts = keys
     age_s = max(settings.run.clock.wall_s(settings.run.clock.now_ms() - view.time_ms), 0.0)
     return FoundStatus("the live view", {CONTROLLER: ServiceState(age_s), **services}, view, shown_alerts or alerts)
 
@@ -90,6 +90,6 @@ def _read_keys(access: RedisAccess, namespace: str) -> tuple[LiveView, Document]
     client = redis.Redis.from_url(access.url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, **options)
     with client:
         texts = cast(list[bytes | None], client.mget([f"{namespace}:live:{name}" for name in names]))
-    found = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
-    alerts = msgspec.json.decode(found.pop(ALERTS, b"{}"), type=dict[str, Any])
-    return (decode_keys(found), alerts) if found else None
+    texts_by_key = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
+    alerts = msgspec.json.decode(texts_by_key.pop(ALERTS, b"{}"), type=dict[str, Any])
+    return (decode_keys(texts_by_key), alerts) if texts_by_key else None

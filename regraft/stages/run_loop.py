@@ -168,8 +168,10 @@ def require_kafka(kafka: KafkaAccess) -> None:
         raise KafkaUnavailableError(f"Kafka cannot be reached: {closed.found}. {closed.to_do}")
     if is_kafka_ready(kafka, ANSWER_S_MAX):
         return
-    found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
-    why = f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else "it was slow to respond. Try again."
+    finding = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
+    why = (
+        f"{finding.found}. {finding.to_do}" if isinstance(finding, KafkaFault) else "it was slow to respond. Try again."
+    )
     raise KafkaUnavailableError(f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: {why}")
 
 

@@ -101,17 +101,17 @@ def _free_id(broker: str, id_of: Mapping[str, int], bits: int, traffic: _Traffic
     taken, size = set(id_of.values()), 1 << bits
     if len(taken) == size:
         raise RingError(f"all {size} IDs of a ring of {bits} bits are taken: {broker} cannot join")
-    found: list[int] = []
+    free: list[int] = []
     for number in range(CANDIDATES_MAX if traffic is not None else 1):
         key = ring_key(broker if not number else f"{broker}/{number}", bits)
         while key in taken:
             key = (key + 1) % size
-        if key not in found:
-            found.append(key)
-    if traffic is None or len(found) == 1:
-        return found[0]
-    costs = [traffic.cost_per_s(RingConfiguration.of(0, bits, {**id_of, broker: key})) for key in found]
-    return found[int(np.argmin(costs))]
+        if key not in free:
+            free.append(key)
+    if traffic is None or len(free) == 1:
+        return free[0]
+    costs = [traffic.cost_per_s(RingConfiguration.of(0, bits, {**id_of, broker: key})) for key in free]
+    return free[int(np.argmin(costs))]
 
 
 def _reason(

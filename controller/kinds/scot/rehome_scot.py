@@ -77,7 +77,7 @@ def homes_within_caps(
         return tuple(moves), []
     moved = {move.client for move in moves}
     now = loads.of({name: home for name, home in loads.overlay.homes if name not in moved})
-    found = []
+    moves_made = []
     for place, move in enumerate(moves):
         fleet, successor = loads.task.fleet, move.home_to
         tried = sorted(open_to, key=lambda broker: (broker != successor, fleet.cost_of_link(successor, broker), broker))
@@ -86,10 +86,10 @@ def homes_within_caps(
         limits = np.maximum(loads.caps, now)
         best = next((home for home in tried if (after[home] <= limits).all()), successor)
         now = after.get(best, now)
-        found.append(ClientMove(move.client, move.home_from, best))
+        moves_made.append(ClientMove(move.client, move.home_from, best))
     above = [
         f"{broker} passes {figure(load)} notifications/s, its limit is {figure(cap)}"
         for broker, load, cap in zip(loads.overlay.brokers, now.tolist(), loads.caps.tolist(), strict=True)
         if load > cap
     ]
-    return tuple(found), above
+    return tuple(moves_made), above

@@ -136,13 +136,13 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
     def breakdown(self, configuration: TreeConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
         """Return the cost by link and broker."""
         sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
-        found = overlay_cost(configuration, self.inventory, sets)
+        breakdown = overlay_cost(configuration, self.inventory, sets)
         if self.inventory.prices is None:
-            return found
+            return breakdown
         access = np.mean([access_costs_per_s(self.inventory, window) for window in windows], axis=0)
         at_brokers = zip(self.inventory.brokers, access.tolist(), strict=True)
-        brokers = {broker: found.brokers_per_s[broker] + handed for broker, handed in at_brokers}
-        return replace(found, brokers_per_s=brokers)
+        brokers = {broker: breakdown.brokers_per_s[broker] + handed for broker, handed in at_brokers}
+        return replace(breakdown, brokers_per_s=brokers)
 
     def can_be_costed(self, window: ClosedWindow) -> bool:
         """Return True: every window knows what was delivered where."""

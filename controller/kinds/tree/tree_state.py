@@ -107,12 +107,12 @@ class TreeState(ContentState):
     @cached_property
     def local_deliveries(self) -> dict[str, dict[str, int]]:
         """The number of hand-overs to subscribers, by publisher and broker."""
-        found: dict[str, dict[str, int]] = {}
+        deliveries: dict[str, dict[str, int]] = {}
         for window in self.windows:
             for (publisher, broker), count in window.local_deliveries.items():
-                at_broker = found.setdefault(publisher, {})
+                at_broker = deliveries.setdefault(publisher, {})
                 at_broker[broker] = at_broker.get(broker, 0) + count
-        return found
+        return deliveries
 
     @cached_property
     def deliveries_per_s(self) -> NDArray[np.float64]:

@@ -51,15 +51,15 @@ class PlacementSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         for name in ("user_load_weight", "user_utility_min"):
             if not 0 <= getattr(self, name) < math.inf:
-                found.append(f"{name} is {getattr(self, name)}: at least 0")
+                faults.append(f"{name} is {getattr(self, name)}: at least 0")
         if self.user_cluster_brokers < 1:
-            found.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a single broker")
+            faults.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a single broker")
         if self.users_moved_max < 1:
-            found.append(f"users_moved_max is {self.users_moved_max}: at least 1, or no user could move")
-        return found
+            faults.append(f"users_moved_max is {self.users_moved_max}: at least 1, or no user could move")
+        return faults
 
 
 def place_users_dynatops(

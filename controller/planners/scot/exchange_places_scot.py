@@ -47,19 +47,20 @@ def exchange_places_scot(
     exchanges_max = min(settings.exchanges_max, context.proposals_max)
     budget = PlaceBudget(settings.evaluations_max, exchanges_max, settings.gain_share_min)
     proposals, regions = [], overlay.regions
-    for found in search_places(prices, overlay.regions, overlay.region_links, budget, rng):
-        proposals.append(_proposal(found, regions))
-        regions = found.regions
+    for exchange in search_places(prices, overlay.regions, overlay.region_links, budget, rng):
+        proposals.append(_proposal(exchange, regions))
+        regions = exchange.regions
     return proposals
 
 
-def _proposal(found: PlaceExchange, before: Regions) -> Proposal:
-    id_moves = id_moves_between(places_of(before), places_of(found.regions))
-    saved = found.before_per_s - found.after_per_s
+def _proposal(exchange: PlaceExchange, before: Regions) -> Proposal:
+    id_moves = id_moves_between(places_of(before), places_of(exchange.regions))
+    saved = exchange.before_per_s - exchange.after_per_s
     reason = (
-        f"{found.one} and {found.other} exchange places, which saves {figure(saved)} of {figure(found.before_per_s)}/s"
+        f"{exchange.one} and {exchange.other} exchange places, "
+        f"which saves {figure(saved)} of {figure(exchange.before_per_s)}/s"
     )
-    return Proposal(PLANNER, (), (), found.before_per_s, found.after_per_s, 0.0, reason, id_moves=id_moves)
+    return Proposal(PLANNER, (), (), exchange.before_per_s, exchange.after_per_s, 0.0, reason, id_moves=id_moves)
 
 
 SPEC = PlannerSpec(

@@ -30,7 +30,7 @@ def move_publishers_scot(
     if not state.can_move_publishers:
         return []
     costs, overlay = state.costs, state.configuration
-    found = []
+    moves = []
     for name in costs.publishers:
         home = overlay.home_of.get(name)
         if home is None:
@@ -38,11 +38,11 @@ def move_publishers_scot(
         by_home = costs.by_home(name)
         now, best = float(by_home[overlay.brokers.index(home)]), int(np.argmin(by_home))
         if by_home[best] < now:
-            found.append((now - float(by_home[best]), now, ClientMove(name, home, overlay.brokers[best])))
-    found.sort(key=lambda one: (-one[0], one[2]))
+            moves.append((now - float(by_home[best]), now, ClientMove(name, home, overlay.brokers[best])))
+    moves.sort(key=lambda one: (-one[0], one[2]))
     cost_per_s = costs.total_per_s(overlay.home_of)
     proposals = []
-    for gain_per_s, now, move in found[: min(context.proposals_max, context.moves_max)]:
+    for gain_per_s, now, move in moves[: min(context.proposals_max, context.moves_max)]:
         reason = f"costs {figure(now - gain_per_s)} instead of {figure(now)}/s there"
         proposals.append(moving_proposal(PLANNER, (move,), cost_per_s, cost_per_s - gain_per_s, reason))
         cost_per_s -= gain_per_s

@@ -35,12 +35,12 @@ class ReliefSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = []
+        faults = []
         if self.congested_windows < 1:
-            found.append(f"congested_windows is {self.congested_windows}: at least 1")
+            faults.append(f"congested_windows is {self.congested_windows}: at least 1")
         if not 0 < self.relief_share_min <= 1:
-            found.append(f"relief_share_min is {self.relief_share_min:g}: above 0 and at most 1")
-        return found
+            faults.append(f"relief_share_min is {self.relief_share_min:g}: above 0 and at most 1")
+        return faults
 
 
 def relieve_links_scot(
@@ -124,13 +124,13 @@ class _Relief:
     def best_home(self, publisher: str) -> tuple[str, float]:
         """Return the home at which a publisher loads these links least (the cheapest of several), and that load."""
         overlay = self.state.configuration
-        now, found = self._loads_per_s(publisher, overlay.home_of[publisher]), []
+        now, candidates = self._loads_per_s(publisher, overlay.home_of[publisher]), []
         for home in overlay.brokers:
             loads = self._loads_per_s(publisher, home)
             if all(loads.get(pair, 0.0) <= now.get(pair, 0.0) for pair in self.hot):
                 load_per_s = sum(loads.get(pair, 0.0) for pair in self.persistent)
-                found.append((load_per_s, self.state.costs.at_home(publisher, home), home))
-        load_per_s, _, best = min(found)  # Never empty: at its present home it adds no load.
+                candidates.append((load_per_s, self.state.costs.at_home(publisher, home), home))
+        load_per_s, _, best = min(candidates)  # Never empty: at its present home it adds no load.
         return best, load_per_s
 
 

@@ -56,11 +56,11 @@ class PackingSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if not 0 <= self.detour_ms_max < math.inf:
-            found.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or no user could move")
+            faults.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or no user could move")
         if not 0 <= self.saving_share_min < 1:
-            found.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
+            faults.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
         for name, least in (
             ("evaluations_max", 0),
             ("single_max", 0),
@@ -68,8 +68,8 @@ class PackingSettings(PlannerSettings):
             ("escape_words_max", 0),
         ):
             if getattr(self, name) < least:
-                found.append(f"{name} is {getattr(self, name)}: at least {least}")
-        return found
+                faults.append(f"{name} is {getattr(self, name)}: at least {least}")
+        return faults
 
 
 def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext, rng: random.Random) -> list[Proposal]:
@@ -88,16 +88,16 @@ def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext,
     """
     if not state.can_move_publishers:
         return []
-    found, reached = [], state
+    proposals, reached = [], state
     for proposal, after in _moves(state, settings, context):
-        found.append(proposal)
+        proposals.append(proposal)
         reached = after
     single_max = min(settings.single_max, context.moves_max)
     for proposal, after in single_moves(PLANNER, reached, single_max, settings.detour_ms_max, _saving_min(settings)):
-        found.append(proposal)
+        proposals.append(proposal)
         reached = after
     budget = settings.search_words_max, settings.escape_words_max
-    return found + overlay_proposals(PLANNER, reached, context, rng, *budget)
+    return proposals + overlay_proposals(PLANNER, reached, context, rng, *budget)
 
 
 def _moves(state: TreeState, settings: PackingSettings, context: TreeContext) -> Iterator[tuple[Proposal, TreeState]]:

@@ -31,10 +31,10 @@ class PrioritySettings(SessionSettings, OrderSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if self.grape_priority not in ("load", "delay"):
-            found.append(f"grape_priority is {self.grape_priority!r}: load or delay")
-        return found
+            faults.append(f"grape_priority is {self.grape_priority!r}: load or delay")
+        return faults
 
 
 def relocate_publisher_grape(

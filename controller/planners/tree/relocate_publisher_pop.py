@@ -44,13 +44,13 @@ class TraceSettings(OrderSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         for name in ("pop_traces_min", "pop_traces_max"):
             if getattr(self, name) < 1:
-                found.append(f"{name} is {getattr(self, name)}: at least 1, or a publisher is never measured")
+                faults.append(f"{name} is {getattr(self, name)}: at least 1, or a publisher is never measured")
         if not 0 < self.pop_window_s < math.inf:
-            found.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
-        return found
+            faults.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
+        return faults
 
 
 def relocate_publisher_pop(

@@ -47,10 +47,10 @@ class JointSettings(SessionSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if not 0 <= self.delay_weight <= 1:
-            found.append(f"delay_weight is {self.delay_weight}: a share from 0 to 1")
-        return found
+            faults.append(f"delay_weight is {self.delay_weight}: a share from 0 to 1")
+        return faults
 
 
 def relocate_publishers_joint(

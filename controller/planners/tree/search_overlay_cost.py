@@ -29,12 +29,12 @@ class OverlaySearchSettings(PlannerSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if self.search_words_max < 1:
-            found.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
+            faults.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
         if self.escape_words_max < 0:
-            found.append(f"escape_words_max is {self.escape_words_max}: at least 0")
-        return found
+            faults.append(f"escape_words_max is {self.escape_words_max}: at least 0")
+        return faults
 
 
 def search_overlay_cost(

@@ -165,9 +165,9 @@ def mean_common_interest(paths: Mapping[int, Paths], interest: NDArray[np.int64]
     """
     totals = np.zeros(len(interest))
     others = np.zeros(len(interest))
-    for found in paths.values():
-        np.add.at(totals, found[:, 0], interest[found[:, 0], found[:, -1]])
-        np.add.at(others, found[:, 0], 1)
+    for length_paths in paths.values():
+        np.add.at(totals, length_paths[:, 0], interest[length_paths[:, 0], length_paths[:, -1]])
+        np.add.at(others, length_paths[:, 0], 1)
     return totals / np.maximum(others, 1)
 
 

@@ -122,8 +122,8 @@ def _ranges(starts: Offsets, ends: Offsets) -> Offsets:
     """Return the numbers of all ranges [start, end), concatenated."""
     sizes = ends - starts
     offsets = np.cumsum(sizes) - sizes
-    found: Offsets = np.arange(sizes.sum()) + np.repeat(starts - offsets, sizes)
-    return found
+    ranges: Offsets = np.arange(sizes.sum()) + np.repeat(starts - offsets, sizes)
+    return ranges
 
 
 def _toggles(counts: Ints, pairs: Offsets, deltas: Ints) -> Ints:
@@ -135,5 +135,5 @@ def _toggles(counts: Ints, pairs: Offsets, deltas: Ints) -> Ints:
     first = np.flatnonzero(opens)
     base = np.repeat(total[first] - deltas[first], np.diff(np.append(first, len(pairs))))
     now = counts[pairs] + total - base
-    found: Ints = pairs[(now == 0) | (now - deltas == 0)].astype(np.int32)
-    return found
+    toggles: Ints = pairs[(now == 0) | (now - deltas == 0)].astype(np.int32)
+    return toggles

@@ -146,12 +146,12 @@ class RingSystem:
         if self._reassigner is None:
             return
         wanted = step.wanted[self.broker_at]
-        found = self._reassigner.reassign(self._ring, self._roots, wanted, self._position_delays)
-        if found is not None and found.moved:
+        reassignment = self._reassigner.reassign(self._ring, self._roots, wanted, self._position_delays)
+        if reassignment is not None and reassignment.moved:
             self.counts.reassignments += 1
-            self.counts.moved += found.moved
-            self.counts.reassignment_messages += found.cost
-            self._set_positions(self.broker_at[found.mapping])
+            self.counts.moved += reassignment.moved
+            self.counts.reassignment_messages += reassignment.cost
+            self._set_positions(self.broker_at[reassignment.mapping])
 
     def measures(self, step: InterestStep) -> Measures:
         """Return the cost of a notification."""
@@ -192,9 +192,11 @@ class ConnectedSystem:
 
     def measures(self, step: InterestStep) -> Measures:
         """Return the cost of a notification."""
-        found = connected_measures(self._overlay.adjacency, step.wanted, self._rng, audience=step.user_counts)
+        measured = connected_measures(self._overlay.adjacency, step.wanted, self._rng, audience=step.user_counts)
         by_broker = connected_measures(self._overlay.adjacency, step.wanted, self._rng)
-        return Measures(found.mean_delay(), by_broker.mean_delay(), found.mean_delay(), found.mean_messages(), 0.0)
+        return Measures(
+            measured.mean_delay(), by_broker.mean_delay(), measured.mean_delay(), measured.mean_messages(), 0.0
+        )
 
 
 def ring_systems(
@@ -210,10 +212,10 @@ def ring_systems(
     all systems see the same events.
     """
     events = np.full(len(topics), events_per_period)
-    found: dict[str, System] = {"chord": RingSystem(configuration, topics, None, hop_delays)}
+    systems: dict[str, System] = {"chord": RingSystem(configuration, topics, None, hop_delays)}
     for way in WAYS:
-        found[way] = RingSystem(configuration, topics, Reassigner(way, events, rng_of()), hop_delays)
-    return found
+        systems[way] = RingSystem(configuration, topics, Reassigner(way, events, rng_of()), hop_delays)
+    return systems
 
 
 def bayeux_systems(
@@ -228,12 +230,12 @@ def bayeux_systems(
     ``rtt_ms`` (brokers, brokers): if given, turns on proximity neighbour selection and adds "_pns" to the names.
     ``rng_of``: returns the generator for a name.
     """
-    found: dict[str, System] = {}
+    systems: dict[str, System] = {}
     for name, (base, digits) in BAYEUX.items():
         mesh = draw_mesh(broker_count, rng_of(name), base, digits, rtt_ms)
         suffix = "" if rtt_ms is None else "_pns"
-        found[name + suffix] = RootedSystem.bayeux(mesh, topics, hop_delays)
-    return found
+        systems[name + suffix] = RootedSystem.bayeux(mesh, topics, hop_delays)
+    return systems
 
 
 def _measures(trees: RootedTrees, roots: Ints, wanted: Flags, audience: Ints, delays: Floats | None) -> Measures:
@@ -249,5 +251,5 @@ def _measures(trees: RootedTrees, roots: Ints, wanted: Flags, audience: Ints, de
     )
 
 
-def _mean_relays(found: TopicMeasures) -> float:
-    return float(found.relay.mean())
+def _mean_relays(topic_measures: TopicMeasures) -> float:
+    return float(topic_measures.relay.mean())

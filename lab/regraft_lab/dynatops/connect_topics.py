@@ -41,9 +41,9 @@ def greedy_links(
     allowed = np.ones(len(wanted), dtype=np.bool_) if members is None else members
     excluded = ~(allowed[:, None] & allowed[None, :]) | np.tri(len(wanted), dtype=np.bool_)
     added = []
-    while (found := merging.next_link(excluded, weight_ratio_max)) is not None:
-        merging.add(*found)
-        added.append(found)
+    while (link := merging.next_link(excluded, weight_ratio_max)) is not None:
+        merging.add(*link)
+        added.append(link)
     return added
 
 
@@ -90,10 +90,10 @@ class _Merging:
 
 def adjacency_of(links: Iterable[Link], count: int) -> Flags:
     """Return the adjacency matrix of ``count`` brokers, shape (brokers, brokers)."""
-    found = np.zeros((count, count), dtype=np.bool_)
+    adjacency = np.zeros((count, count), dtype=np.bool_)
     for one, other in links:
-        found[one, other] = found[other, one] = True
-    return found
+        adjacency[one, other] = adjacency[other, one] = True
+    return adjacency
 
 
 def unconnected_topics(adjacency: Flags, wanted: Flags) -> NDArray[np.int64]:

@@ -64,7 +64,7 @@ def _drawn_members(members: Flags, rng: np.random.Generator) -> NDArray[np.int64
 def _path_delays(adjacency: Flags, members: Flags, entries: NDArray[np.int64], hop_delays: Floats | None) -> Floats:
     """Return the delay from its topic's entry to each member, shape (topics, brokers); 0 for other brokers."""
     links = adjacency.astype(np.float32)
-    found = np.zeros(members.shape)
+    delays = np.zeros(members.shape)
     frontier = np.zeros(members.shape, dtype=np.bool_)
     frontier[np.arange(len(members)), entries] = True
     frontier &= members
@@ -75,10 +75,10 @@ def _path_delays(adjacency: Flags, members: Flags, entries: NDArray[np.int64], h
         new = (frontier.astype(np.float32) @ links > 0) & members & ~reached
         topics, brokers = np.nonzero(new)
         if hop_delays is None:
-            found[topics, brokers] = hops
+            delays[topics, brokers] = hops
         else:
             above = (frontier[topics] & adjacency[brokers]).argmax(axis=1)
-            found[topics, brokers] = found[topics, above] + hop_delays[above, brokers]
+            delays[topics, brokers] = delays[topics, above] + hop_delays[above, brokers]
         reached |= new
         frontier = new
-    return found
+    return delays

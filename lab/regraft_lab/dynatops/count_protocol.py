@@ -206,20 +206,20 @@ def run_protocol(task: ProtocolTask, report_work: Callable[[int], None] = lambda
     for count in task.moved_counts:
         target = ring.exchange_ids(count)
         paper = paper_messages(ring, target)
-        found = by_step(ring.execute(target, []))
+        messages_by_step = by_step(ring.execute(target, []))
         where: Where = {"brokers": task.brokers, "topics": task.topics, "moved": count}
         bound = bounds(task, count)
         for step in STEPS:
             here: Where = {**where, "protocol_step": step}
             figures += [
-                Figure("step_messages", here, float(found[step]), "messages"),
+                Figure("step_messages", here, float(messages_by_step[step]), "messages"),
                 Figure("paper_step_messages", here, paper[step], "messages"),
                 Figure("step_bound", here, bound[step], "messages"),
             ]
         # Eq. 7 counts V once, though two of its steps are O(V); its P log V includes the hand-over of tables.
         total = task.brokers + bound["overlay"] + bound["pubsub"] - math.log2(task.brokers) * count
         figures += [
-            Figure("protocol_messages", where, float(sum(found.values())), "messages"),
+            Figure("protocol_messages", where, float(sum(messages_by_step.values())), "messages"),
             Figure("paper_protocol_messages", where, float(sum(paper.values())), "messages"),
             Figure("protocol_bound", where, total, "messages"),
         ]
@@ -230,13 +230,13 @@ def run_protocol(task: ProtocolTask, report_work: Callable[[int], None] = lambda
 
 def by_step(sent: Counter[str]) -> dict[str, int]:
     """Return the messages of brokers and controller by step. Raises KeyError for a kind that has no step."""
-    found = dict.fromkeys(STEPS, 0)
+    counts = dict.fromkeys(STEPS, 0)
     for kind, count in sent.items():
         if kind in ("Command", "CommandResult"):
-            found["commands"] += count
+            counts["commands"] += count
         elif not kind.endswith("of a client"):
-            found[STEP_OF[kind]] += count
-    return found
+            counts[STEP_OF[kind]] += count
+    return counts
 
 
 def bounds(task: ProtocolTask, moved: int) -> dict[str, float]:

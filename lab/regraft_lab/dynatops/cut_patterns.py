@@ -141,6 +141,6 @@ def _net_benefits(problem: RingProblem) -> tuple[float, float, float]:
     """Return (Bft - Cst) / C of DYNATOPS-Greedy, of ours, and of ours without DYNATOPS-Greedy as its guard."""
     cost = problem.cost(problem.present)
     greedy = best_on_path(problem, improve_greedily(swaps_of(problem)))
-    found = (greedy, assign_ids(problem), assign_ids(problem, is_guarded=False))
-    ssbr, ours, unguarded = (each.net_benefit / cost for each in found)
+    reassignments = (greedy, assign_ids(problem), assign_ids(problem, is_guarded=False))
+    ssbr, ours, unguarded = (each.net_benefit / cost for each in reassignments)
     return ssbr, ours, unguarded

@@ -65,12 +65,12 @@ class RootedTrees:
 
         ``hop_delays`` (brokers, brokers) is the delay of one hop.
         """
-        found = np.zeros(self.parents.shape)
+        delays = np.zeros(self.parents.shape)
         for depth in range(1, self.depth_max + 1):
             roots, brokers = np.nonzero(self.depths == depth)
             above = self.parents[roots, brokers]
-            found[roots, brokers] = found[roots, above] + hop_delays[above, brokers]
-        return found
+            delays[roots, brokers] = delays[roots, above] + hop_delays[above, brokers]
+        return delays
 
 
 @dataclass(frozen=True, eq=False)

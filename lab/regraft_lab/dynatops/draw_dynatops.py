@@ -160,8 +160,8 @@ def _draw_protocol(figures: Sequence[Figure], measured: Measured) -> str:
 
 def _panels(count: int) -> tuple[Canvas, list[Axes]]:
     canvas = Canvas(figsize=(max(9.6, 3.4 * count), 4.0), layout="constrained")
-    found = canvas.subplots(1, count, squeeze=False)
-    return canvas, list(found[0])
+    axes = canvas.subplots(1, count, squeeze=False)
+    return canvas, list(axes[0])
 
 
 def _plot(

@@ -21,6 +21,6 @@ def mean_figures(results: Sequence[TaskResult]) -> list[Figure]:
         for each in result.samples:
             values.setdefault((each.name, tuple(each.where.items()), each.unit), []).append(each.value)
     figures: list[Figure] = []
-    for (name, setting, unit), found in values.items():
-        figures += with_interval(name, {**dict(setting), "draws": len(found)}, found, unit)
+    for (name, setting, unit), numbers in values.items():
+        figures += with_interval(name, {**dict(setting), "draws": len(numbers)}, numbers, unit)
     return figures

@@ -107,29 +107,29 @@ def all_tasks(size: Size, seed: int, data: str = "") -> list[Task]:
 
     ``data`` is the folder of recorded check-ins; empty for the shipped cut.
     """
-    found: list[Task] = [
+    tasks: list[Task] = [
         *_poisson_tasks(size, seed),
         *_period_tasks(size, seed),
         *_location_tasks(size, seed, data),
     ]
-    found += [
+    tasks += [
         ClusterTask(
             seed, draw, pattern, size.clusters, size.cluster_weights, HEADLINE_RATE, size.clusters_h, size.user_count
         )
         for pattern in PATTERNS
         for draw in range(size.draws["clusters"])
     ]
-    found += [
+    tasks += [
         PatternTask(seed, draw, brokers, topics, has_prices=(brokers, topics) == (100, 100))
         for brokers, topics in size.pattern_sizes
         for draw in range(size.draws["patterns"])
     ]
-    found += [
+    tasks += [
         ProtocolTask(seed, draw, brokers, topics)
         for brokers, topics in size.protocol_sizes
         for draw in range(size.draws["protocol"])
     ]
-    return sorted(found, key=lambda each: -each.work_count)
+    return sorted(tasks, key=lambda each: -each.work_count)
 
 
 def _poisson_tasks(size: Size, seed: int) -> Iterator[Task]:

@@ -47,15 +47,15 @@ class GeoOverlay:
         """The distance of brokers in neighbour links, shape (brokers, brokers)."""
         count = len(self.neighbours)
         links = self.neighbours.astype(np.float32)
-        found = np.where(np.eye(count, dtype=np.bool_), 0, UNREACHED).astype(np.int32)
+        distances = np.where(np.eye(count, dtype=np.bool_), 0, UNREACHED).astype(np.int32)
         frontier = np.eye(count, dtype=np.float32)
         step = 0
         while frontier.any():
             step += 1
-            new = (frontier @ links > 0) & (found == UNREACHED)
-            found[new] = step
+            new = (frontier @ links > 0) & (distances == UNREACHED)
+            distances[new] = step
             frontier = new.astype(np.float32)
-        return found
+        return distances
 
     @cached_property
     def next_hops(self) -> Positions:

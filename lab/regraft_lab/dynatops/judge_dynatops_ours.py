@@ -51,31 +51,31 @@ def judge_changes_cut(pattern: str) -> Callable[[Measured], Judgement]:
 
 def judge_all_patterns_alike(measured: Measured) -> Judgement:
     """Judge: placement saves as much if users' topics have no modes."""
-    found: Readings = {}
+    readings: Readings = {}
     for pattern in PATTERNS:
         if pattern != "multimodal":
             values = _by_cluster(measured, "subscription_changes_cut", pattern)
-            found |= {f"{pattern}, {name}": value for name, value in values.items()}
-    return over_readings(found, CHANGES_CUT_MIN)
+            readings |= {f"{pattern}, {name}": value for name, value in values.items()}
+    return over_readings(readings, CHANGES_CUT_MIN)
 
 
 def judge_load_cv(measured: Measured) -> Judgement:
     """Judge: the loads of brokers are even."""
-    found: Readings = {}
+    readings: Readings = {}
     for pattern in PATTERNS:
         values = _by_cluster(measured, "load_cv", pattern)
-        found |= {f"{pattern}, {name}": value for name, value in values.items()}
-    return at_most(found, LOAD_CV_MAX, "")
+        readings |= {f"{pattern}, {name}": value for name, value in values.items()}
+    return at_most(readings, LOAD_CV_MAX, "")
 
 
 def _by_cluster(measured: Measured, name: str, pattern: str) -> Readings:
     where: dict[str, Value] = {"model": "poisson", "pattern": pattern, "load_weight": LOAD_WEIGHT}
-    found = {
+    readings = {
         f"c = {step:g}": measured.value(name, **where, cluster_brokers=round(step))
         for step in measured.steps(name, "cluster_brokers", **where)
         if step >= CLUSTER_MIN
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in readings.items() if value is not None}
 
 
 def judge_cut_ratio(measured: Measured) -> Judgement:
@@ -96,18 +96,18 @@ def _is_claimed(name: str) -> bool:
 
 def judge_net_benefit(measured: Measured) -> Judgement:
     """Judge: ours never has a lower net benefit than DYNATOPS-Greedy."""
-    found: dict[str, tuple[float, float]] = {}
+    readings: dict[str, tuple[float, float]] = {}
     for pattern, events in product(CUT_PATTERNS, EVENTS):
         ssbr, ours = (
             measured.value(f"net_benefit_{way}", pattern=pattern.name, events=events) for way in ("ssbr", "assignment")
         )
         if ssbr is not None and ours is not None:
-            found[f"{pattern.name}, {events:g} events"] = (ssbr, ours)
-    if not found:
+            readings[f"{pattern.name}, {events:g} events"] = (ssbr, ours)
+    if not readings:
         return undecided()
-    worst = min(found, key=lambda key: found[key][1] - found[key][0])
-    paying = ", ".join(f"{name}: {ours:.3f} against {ssbr:.3f}" for name, (ssbr, ours) in found.items() if ours > 0)
-    holds = all(ours >= ssbr for ssbr, ours in found.values())
+    worst = min(readings, key=lambda key: readings[key][1] - readings[key][0])
+    paying = ", ".join(f"{name}: {ours:.3f} against {ssbr:.3f}" for name, (ssbr, ours) in readings.items() if ours > 0)
+    holds = all(ours >= ssbr for ssbr, ours in readings.values())
     return verdict(holds, not holds, f"closest {worst}; (Bft - Cst) / C where it pays: {paying}")
 
 
@@ -115,8 +115,8 @@ def judge_limits(name: str, limits: dict[tuple[int, int], float]) -> Callable[[M
     """Return the judge of time limits by size, which the slowest pattern must keep."""
 
     def judge(measured: Measured) -> Judgement:
-        found = {size: slowest_ms(measured, name, size) for size in limits}
-        known = {size: value for size, value in found.items() if value is not None}
+        readings = {size: slowest_ms(measured, name, size) for size in limits}
+        known = {size: value for size, value in readings.items() if value is not None}
         if not known:
             return undecided()
         times = ", ".join(f"{brokers}/{topics}: {value:.1f} ms" for (brokers, topics), value in known.items())
@@ -144,40 +144,40 @@ def judge_same_path(measured: Measured) -> Judgement:
 
 def judge_pass(measured: Measured) -> Judgement:
     """Judge: all users are placed within a second."""
-    found = {pattern: measured.value("placement_pass_ms", pattern=pattern) for pattern in PATTERNS}
-    return at_most({name: value for name, value in found.items() if value is not None}, PASS_MS_MAX, " ms")
+    readings = {pattern: measured.value("placement_pass_ms", pattern=pattern) for pattern in PATTERNS}
+    return at_most({name: value for name, value in readings.items() if value is not None}, PASS_MS_MAX, " ms")
 
 
 def judge_ours_in_use(metric: str) -> Callable[[Measured], Judgement]:
     """Return the judge of our assignment in place of SSBR, with placed users, in both models."""
 
     def judge(measured: Measured) -> Judgement:
-        found: Readings = {}
+        readings: Readings = {}
         for pattern in PATTERNS:
             value = poisson_cut(measured, metric, OURS, DYNATOPS, pattern=pattern)
             if value is not None:
-                found[pattern] = value
+                readings[pattern] = value
 
         def cut(where: dict[str, Value]) -> float | None:
             setting: dict[str, Value] = {**LOCATION, **where, "system": "assignment", "cluster_brokers": CLUSTER}
             return measured.value(f"{metric}_cut", **setting, against="ssbr", against_homes=where["homes"])
 
-        return over_readings(found | location_readings(cut), STRICTLY)
+        return over_readings(readings | location_readings(cut), STRICTLY)
 
     return judge
 
 
 def judge_placement_does_it(measured: Measured) -> Judgement:
     """Judge: a ring with placed users and random IDs saves nearly all messages that DYNATOPS saves over Bayeux."""
-    found: Readings = {}
+    readings: Readings = {}
     for base in (16, 4):
         for pattern in PATTERNS:
             both, alone = (
                 poisson_cut(measured, "messages", system, bayeux(base), pattern=pattern) for system in (DYNATOPS, UP)
             )
             if both and alone is not None and both > 0:
-                found[f"{pattern}, Bayeux base {base}"] = alone / both
-    return over_readings(found, MOST_SHARE)
+                readings[f"{pattern}, Bayeux base {base}"] = alone / both
+    return over_readings(readings, MOST_SHARE)
 
 
 def judge_protocol_total(measured: Measured) -> Judgement:
@@ -187,15 +187,15 @@ def judge_protocol_total(measured: Measured) -> Judgement:
 
 def judge_moved_users(measured: Measured) -> Judgement:
     """Judge: a moved user costs at most a round trip to the roots of its topics, at log2(brokers) hops each way."""
-    found: Readings = {}
+    readings: Readings = {}
     for brokers in measured.steps("moved_user_messages", "brokers"):
         for topics in measured.steps("moved_user_messages", "topics", brokers=round(brokers)):
             where: dict[str, Value] = {"brokers": round(brokers), "topics": round(topics)}
             value, idle = (measured.value(name, **where) for name in ("moved_user_messages", "idle_plan_messages"))
             if value is not None and idle is not None:
                 setting = f"{value:.1f} messages, {brokers:g} brokers, {topics:g} topics; {idle:.0f} when nothing moves"
-                found[setting] = value / (2 * TOPICS_PER_USER * math.log2(brokers))
-    return at_most(found, 1.0, " of it")
+                readings[setting] = value / (2 * TOPICS_PER_USER * math.log2(brokers))
+    return at_most(readings, 1.0, " of it")
 
 
 OUR_CLAIMS = (

@@ -59,56 +59,56 @@ def _management_cuts(measured: Measured) -> Readings:
             ]
         )
 
-    found: Readings = {}
+    readings: Readings = {}
     for base in BASES:
         by_reading = location_readings(partial(cut, base=base))
-        found |= {f"{name}, Bayeux base {base}": value for name, value in by_reading.items()}
-    return found
+        readings |= {f"{name}, Bayeux base {base}": value for name, value in by_reading.items()}
+    return readings
 
 
 def judge_u_shape(measured: Measured) -> Judgement:
     """Judge: the overhead first falls with c, and has risen again at c = 50."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    readings: dict[str, list[tuple[float, float]]] = {}
     for name, where in placements():
         steps = measured.steps("user_management_per_h", "cluster_brokers", **where)
         values = [(c, measured.value("user_management_per_h", **where, cluster_brokers=round(c))) for c in steps]
         if len(values) > 2:
-            found[name] = [(c, value) for c, value in values if value is not None]
-    if not found:
+            readings[name] = [(c, value) for c, value in values if value is not None]
+    if not readings:
         return undecided()
-    best = {name: min(values, key=lambda each: each[1])[0] for name, values in found.items()}
-    shaped = [name for name, values in found.items() if values[0][0] < best[name] < values[-1][0]]
-    by_size = ", ".join(f"{c:g}: {value:.0f}" for c, value in found[next(iter(found))])
+    best = {name: min(values, key=lambda each: each[1])[0] for name, values in readings.items()}
+    shaped = [name for name, values in readings.items() if values[0][0] < best[name] < values[-1][0]]
+    by_size = ", ".join(f"{c:g}: {value:.0f}" for c, value in readings[next(iter(readings))])
     evidence = (
-        f"least at c = {min(best.values()):g} to {max(best.values()):g}; holds in {len(shaped)} of {len(found)} "
-        f"readings; messages an hour by c ({next(iter(found))}): {by_size}"
+        f"least at c = {min(best.values()):g} to {max(best.values()):g}; holds in {len(shaped)} of {len(readings)} "
+        f"readings; messages an hour by c ({next(iter(readings))}): {by_size}"
     )
-    return verdict(len(shaped) == len(found), not shaped, evidence)
+    return verdict(len(shaped) == len(readings), not shaped, evidence)
 
 
 def judge_imbalance(measured: Measured) -> Judgement:
     """Judge: with w_l = 0 loads vary more than without placement, most so in large clusters."""
-    found: Readings = {}
+    readings: Readings = {}
     for name, where in placements():
         if where["load_weight"] == 0:
             small, large = (_load_std(measured, where, c) for c in (CLUSTER, LARGE_CLUSTER))
             without = measured.value("load_std", model="location", grid=where["grid"], homes="located")
             if small and large and without:
-                found[name] = min(large / small, small / without)
-    return over_readings(found, 1.0, as_share=False)
+                readings[name] = min(large / small, small / without)
+    return over_readings(readings, 1.0, as_share=False)
 
 
 def judge_load_weight(measured: Measured) -> Judgement:
     """Judge: weighting loads (w_l > 0) greatly reduces this variation."""
-    found: Readings = {}
+    readings: Readings = {}
     for name, where in placements():
         if where["load_weight"] == 0:
             without, weighed = (
                 _load_std(measured, {**where, "load_weight": weight}, LARGE_CLUSTER) for weight in (0.0, 1.0)
             )
             if without and weighed:
-                found[name] = 1 - weighed / without
-    return over_readings(found, 1 - GREATLY)
+                readings[name] = 1 - weighed / without
+    return over_readings(readings, 1 - GREATLY)
 
 
 def _load_std(measured: Measured, where: dict[str, Value], cluster: int) -> float | None:
@@ -127,7 +127,7 @@ def judge_both_help(metric: str) -> Callable[[Measured], Judgement]:
     """Return the judge of "both user placement and broker network reconfiguration can improve ...", each alone."""
 
     def judge(measured: Measured) -> Judgement:
-        found = {
+        readings = {
             f"placement, {name}": value
             for name, value in location_readings(
                 lambda where: _cut(
@@ -138,8 +138,8 @@ def judge_both_help(metric: str) -> Callable[[Measured], Judgement]:
         for grid in GRIDS:
             value = _cut(measured, metric, {"grid": grid, "system": "ssbr", "homes": "located"}, "chord", "located")
             if value is not None:
-                found[f"reconfiguration, {grid}"] = value
-        return over_readings(found, STRICTLY)
+                readings[f"reconfiguration, {grid}"] = value
+        return over_readings(readings, STRICTLY)
 
     return judge
 
@@ -155,7 +155,7 @@ def judge_against_bayeux(metric: str, size: Size) -> Callable[[Measured], Judgem
 
 def bayeux_cuts(measured: Measured, metric: str) -> Readings:
     """Return the saving of DYNATOPS over the best variant of Bayeux, by reading and base."""
-    found: Readings = {}
+    readings: Readings = {}
     for base in BASES:
 
         def cut(where: dict[str, Value], base: int = base) -> float | None:
@@ -164,8 +164,8 @@ def bayeux_cuts(measured: Measured, metric: str) -> Readings:
                 [_cut(measured, metric, setting, f"bayeux{base}{suffix}", homes) for suffix, homes in BAYEUX_HOMES]
             )
 
-        found |= {f"{name}, Bayeux base {base}": value for name, value in location_readings(cut).items()}
-    return found
+        readings |= {f"{name}, Bayeux base {base}": value for name, value in location_readings(cut).items()}
+    return readings
 
 
 def judge_against_geops(metric: str, size: Size) -> Callable[[Measured], Judgement]:
@@ -190,7 +190,7 @@ def judge_larger_clusters(metric: str) -> Callable[[Measured], Judgement]:
     """Return the judge of "the improvement increases as the increase of the cluster size": against Bayeux(loc)."""
 
     def judge(measured: Measured) -> Judgement:
-        found: Readings = {}
+        readings: Readings = {}
         savings = ""
         for name, where in placements():
             setting: dict[str, Value] = {**LOCATION, **where, "system": "ssbr"}
@@ -200,11 +200,11 @@ def judge_larger_clusters(metric: str) -> Callable[[Measured], Judgement]:
             cuts = [value for value in values if value is not None]
             if len(cuts) > 2:
                 falls = [after - before for before, after in pairwise(cuts) if after - before < -SMALL_STEP]
-                found[name] = min([cuts[-1] - cuts[0], *falls])
+                readings[name] = min([cuts[-1] - cuts[0], *falls])
                 savings = savings or f"; saved of Bayeux(loc), {name}, by c " + ", ".join(
                     f"{c:g}: {cut:.0%}" for c, cut in zip(steps, cuts, strict=True)
                 )
-        judged = over_readings(found, SMALL_STEP)
+        judged = over_readings(readings, SMALL_STEP)
         return Judgement(judged.verdict, judged.evidence + savings)
 
     return judge

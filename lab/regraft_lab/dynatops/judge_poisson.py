@@ -34,11 +34,11 @@ LOW_SHARE = 0.75  # "a low delay under zipf": at most this share of that under o
 
 def judge_changes(measured: Measured) -> Judgement:
     """Judge: placement reduces brokers' subscription changes by 80 %."""
-    found = {
+    readings = {
         f"rate {rate:g}": measured.value("changes_cut_by_rate", **{**MULTIMODAL, "changes_per_user_h": rate})
         for rate in rates(measured)
     }
-    return size_over_readings({name: value for name, value in found.items() if value is not None}, Size(0.8))
+    return size_over_readings({name: value for name, value in readings.items() if value is not None}, Size(0.8))
 
 
 def judge_less_management(measured: Measured) -> Judgement:
@@ -48,14 +48,14 @@ def judge_less_management(measured: Measured) -> Judgement:
 
 def management_cuts(measured: Measured) -> Readings:
     """Return the saving of DYNATOPS over Bayeux in subscription management, by base and rate."""
-    found = {
+    readings = {
         f"rate {rate:g}, Bayeux base {base}": poisson_cut(
             measured, "management_per_h", DYNATOPS, bayeux(base), changes_per_user_h=rate
         )
         for base in BASES
         for rate in rates(measured)
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 def judge_saved(metric: str, size: Size) -> Callable[[Measured], Judgement]:
@@ -69,14 +69,14 @@ def judge_saved(metric: str, size: Size) -> Callable[[Measured], Judgement]:
 
 def cuts_by_rate(measured: Measured, metric: str) -> Readings:
     """Return the saving of DYNATOPS over the better of Bayeux and TCO, by Bayeux's base and rate."""
-    found = {
+    readings = {
         f"rate {rate:g}, Bayeux base {base}": least_of(
             [poisson_cut(measured, metric, DYNATOPS, other, changes_per_user_h=rate) for other in (bayeux(base), TCO)]
         )
         for base in BASES
         for rate in rates(measured)
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 def judge_connected_overhead(measured: Measured) -> Judgement:
@@ -90,7 +90,7 @@ def judge_connected_delay(measured: Measured) -> Judgement:
 
 
 def _connected_against_others(measured: Measured, name: str, *, is_better: bool) -> Judgement:
-    found: Readings = {}
+    readings: Readings = {}
     for rate in rates(measured):
         where: dict[str, Value] = {**MULTIMODAL, "changes_per_user_h": rate}
         connected = measured.value(name, **where, **TCO)
@@ -99,8 +99,8 @@ def _connected_against_others(measured: Measured, name: str, *, is_better: bool)
             known = [value for value in others if value is not None]
             if connected and len(known) == len(others):
                 least = min(1 - connected / other if is_better else 1 - other / connected for other in known)
-                found[f"rate {rate:g}, Bayeux base {base}"] = least
-    return over_readings(found, STRICTLY)
+                readings[f"rate {rate:g}, Bayeux base {base}"] = least
+    return over_readings(readings, STRICTLY)
 
 
 def judge_connected_grows(measured: Measured) -> Judgement:
@@ -152,10 +152,10 @@ def _at_rate(rate: float) -> dict[str, Value]:
 
 def _growth(measured: Measured, system: dict[str, Value]) -> tuple[float, str] | None:
     """Return the factor by which reconfiguration cost grows from lowest to highest rate, with both costs as text."""
-    found = {
+    readings = {
         rate: measured.value("reassignment_messages_per_h", **_at_rate(rate), **system) for rate in rates(measured)
     }
-    known = {rate: value for rate, value in found.items() if value is not None}
+    known = {rate: value for rate, value in readings.items() if value is not None}
     if len(known) < 2 or not known[min(known)]:
         return None
     low, high = min(known), max(known)
@@ -184,11 +184,11 @@ def judge_all_patterns(metric: str) -> Callable[[Measured], Judgement]:
 
 def cuts_by_pattern(measured: Measured, metric: str) -> Readings:
     """Return the saving of DYNATOPS over the better of Bayeux and TCO, by Bayeux's base and pattern."""
-    found = {
+    readings = {
         f"{pattern}, Bayeux base {base}": least_of(
             [poisson_cut(measured, metric, DYNATOPS, other, pattern=pattern) for other in (bayeux(base), TCO)]
         )
         for base in BASES
         for pattern in PATTERNS
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in readings.items() if value is not None}

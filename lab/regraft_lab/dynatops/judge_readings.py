@@ -38,26 +38,26 @@ GRIDS = ("16x16", "8x8", "32x32", "20x60")
 Readings = dict[str, float]
 
 
-def over_readings(found: Mapping[str, float], least: float, *, as_share: bool = True) -> Judgement:
+def over_readings(readings: Mapping[str, float], least: float, *, as_share: bool = True) -> Judgement:
     """Return "reproduced" if all values are at least ``least``, "refuted" if none is, else "not decidable"."""
-    if not found:
+    if not readings:
         return undecided()
-    worst, best = min(found, key=lambda key: found[key]), max(found, key=lambda key: found[key])
+    worst, best = min(readings, key=lambda key: readings[key]), max(readings, key=lambda key: readings[key])
 
     def described(key: str) -> str:
-        return f"{found[key]:.0%} ({key})" if as_share else f"{found[key]:.2f} ({key})"
+        return f"{readings[key]:.0%} ({key})" if as_share else f"{readings[key]:.2f} ({key})"
 
-    held = sum(value >= least for value in found.values())
+    held = sum(value >= least for value in readings.values())
     if worst == best:
         return verdict(held > 0, held == 0, described(worst))
-    evidence = f"{described(worst)} to {described(best)}; holds in {held} of {len(found)} readings"
-    return verdict(held == len(found), held == 0, evidence)
+    evidence = f"{described(worst)} to {described(best)}; holds in {held} of {len(readings)} readings"
+    return verdict(held == len(readings), held == 0, evidence)
 
 
-def size_over_readings(found: Mapping[str, float], size: Size) -> Judgement:
+def size_over_readings(readings: Mapping[str, float], size: Size) -> Judgement:
     """Return the verdict on a claim of a size over all readings, with the worst and the best as evidence."""
-    described = over_readings(found, size.claimed - size.within)
-    return Judgement(size.judge_readings(found.values()), described.evidence)
+    described = over_readings(readings, size.claimed - size.within)
+    return Judgement(size.judge_readings(readings.values()), described.evidence)
 
 
 def poisson_cut(
@@ -98,8 +98,8 @@ def placements() -> Iterator[tuple[str, dict[str, Value]]]:
 
 def location_readings(value_at: Callable[[dict[str, Value]], float | None]) -> Readings:
     """Return a value for each reading of the location model that has one."""
-    found = {name: value_at(where) for name, where in placements()}
-    return {name: value for name, value in found.items() if value is not None}
+    readings = {name: value_at(where) for name, where in placements()}
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 def least_of(values: list[float | None]) -> float | None:

@@ -40,39 +40,39 @@ def judge_longer_periods(name: str) -> Callable[[Measured], Judgement]:
     """Return the judge of "... decreases" with T_free: lower at the longest than at the shortest period."""
 
     def judge(measured: Measured) -> Judgement:
-        found: Readings = {}
+        readings: Readings = {}
         for model, values in _by_period(measured, name).items():
             shortest, longest = values[min(values)], values[max(values)]
             if shortest > 0:
-                found[f"{model}: {_listed(values)}"] = 1 - longest / shortest
-        judged = over_readings(found, STRICTLY)
-        return Judgement(judged.verdict, f"saved {judged.evidence}") if found else judged
+                readings[f"{model}: {_listed(values)}"] = 1 - longest / shortest
+        judged = over_readings(readings, STRICTLY)
+        return Judgement(judged.verdict, f"saved {judged.evidence}") if readings else judged
 
     return judge
 
 
 def judge_degradation(measured: Measured) -> Judgement:
     """Judge: delay and overhead grow only slightly with T_free."""
-    found: Readings = {}
+    readings: Readings = {}
     for name in ("delay", "messages_per_notification"):
         for model, values in _by_period(measured, name).items():
             grown = values[max(values)] / values[min(values)] - 1
-            found[f"{name.partition('_')[0]}, {model}"] = -grown
-    judged = over_readings(found, -SLIGHTLY)
-    changes = ", ".join(f"{name} {-value:+.1%}" for name, value in found.items())
-    return Judgement(judged.verdict, f"from the shortest to the longest T_free: {changes}") if found else judged
+            readings[f"{name.partition('_')[0]}, {model}"] = -grown
+    judged = over_readings(readings, -SLIGHTLY)
+    changes = ", ".join(f"{name} {-value:+.1%}" for name, value in readings.items())
+    return Judgement(judged.verdict, f"from the shortest to the longest T_free: {changes}") if readings else judged
 
 
 def _by_period(measured: Measured, name: str) -> dict[str, dict[float, float]]:
-    found: dict[str, dict[float, float]] = {}
+    readings: dict[str, dict[float, float]] = {}
     for model, where in PERIODS.items():
         values = {
             step: measured.value(name, **where, period_h=step) for step in measured.steps(name, "period_h", **where)
         }
         known = {step: value for step, value in values.items() if value is not None}
         if len(known) > 1:
-            found[model] = known
-    return found
+            readings[model] = known
+    return readings
 
 
 def _listed(values: dict[float, float]) -> str:
@@ -86,26 +86,26 @@ def judge_always_improves(measured: Measured) -> Judgement:
 
 def judge_more_when_skewed(measured: Measured) -> Judgement:
     """Judge: the improvement is larger under skewed patterns than under uniform ones."""
-    found: Readings = {}
+    readings: Readings = {}
     for (brokers, topics), (skewed, uniform) in product(pattern_sizes(measured), SKEWED):
         cuts = [
             measured.value("cut_ssbr", brokers=brokers, topics=topics, pattern=pattern) for pattern in (skewed, uniform)
         ]
         # Uniform patterns want a share of all topics, which equals the number wanted of a mode only for 100 topics.
         if topics == 100 and None not in cuts:
-            found[f"{brokers} brokers, {skewed} over {uniform}"] = (cuts[0] or 0.0) - (cuts[1] or 0.0)
-    return over_readings(found, STRICTLY)
+            readings[f"{brokers} brokers, {skewed} over {uniform}"] = (cuts[0] or 0.0) - (cuts[1] or 0.0)
+    return over_readings(readings, STRICTLY)
 
 
 def cuts_of(measured: Measured, name: str) -> Readings:
     """Return the cut of this name by size and pattern."""
-    found = {
+    readings = {
         f"{brokers} brokers, {topics} topics, {pattern.name}": measured.value(
             name, brokers=brokers, topics=topics, pattern=pattern.name
         )
         for (brokers, topics), pattern in product(pattern_sizes(measured), PATTERNS)
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 def pattern_sizes(measured: Measured) -> list[tuple[int, int]]:
@@ -135,8 +135,10 @@ def judge_times(measured: Measured) -> Judgement:
 def slowest_ms(measured: Measured, name: str, size: tuple[int, int]) -> float | None:
     """Return the longest time of a size over the patterns, None if it was not timed."""
     brokers, topics = size
-    found = [measured.value(name, brokers=brokers, topics=topics, pattern=pattern.name) for pattern in TIMED_PATTERNS]
-    known = [value for value in found if value is not None]
+    times_ms = [
+        measured.value(name, brokers=brokers, topics=topics, pattern=pattern.name) for pattern in TIMED_PATTERNS
+    ]
+    known = [value for value in times_ms if value is not None]
     return max(known) if known else None
 
 
@@ -168,24 +170,24 @@ def within_bound(measured: Measured, name: str, bound: str, where: dict[str, Val
 
 def judge_commands(measured: Measured) -> Judgement:
     """Judge: steps 1 and 4 take O(V) messages, a constant number per broker."""
-    found: Readings = {}
+    readings: Readings = {}
     for brokers in measured.steps("paper_step_messages", "brokers", protocol_step="commands"):
         for moved in measured.steps("paper_step_messages", "moved", protocol_step="commands", brokers=round(brokers)):
             ring: dict[str, Value] = {"brokers": round(brokers), "moved": round(moved)}
             value = measured.value("paper_step_messages", protocol_step="commands", **ring)
             if value is not None:
-                found[f"{brokers:g} brokers, {moved:g} moved"] = value / brokers
-    if not found:
+                readings[f"{brokers:g} brokers, {moved:g} moved"] = value / brokers
+    if not readings:
         return undecided()
-    most = max(found.values())
+    most = max(readings.values())
     # A command and an answer for three steps, and for a fourth if the broker moves: at most 8.
-    return verdict(most <= 8, most > 8, f"{min(found.values()):.1f} to {most:.1f} messages for each broker")
+    return verdict(most <= 8, most > 8, f"{min(readings.values()):.1f} to {most:.1f} messages for each broker")
 
 
-def at_most(found: Readings, limit: float, unit: str) -> Judgement:
+def at_most(readings: Readings, limit: float, unit: str) -> Judgement:
     """Return "reproduced" if all values are at most a limit, else "refuted", with the extremes as evidence."""
-    if not found:
+    if not readings:
         return undecided()
-    worst = max(found, key=lambda key: found[key])
-    evidence = f"at most {found[worst]:.3g}{unit} ({worst}), least {min(found.values()):.3g}"
-    return verdict(found[worst] <= limit, found[worst] > limit, evidence)
+    worst = max(readings, key=lambda key: readings[key])
+    evidence = f"at most {readings[worst]:.3g}{unit} ({worst}), least {min(readings.values()):.3g}"
+    return verdict(readings[worst] <= limit, readings[worst] > limit, evidence)

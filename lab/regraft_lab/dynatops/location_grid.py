@@ -72,9 +72,9 @@ class LocationGrid:
         area.
         """
         height, width = self._cell_km
-        found = self.distances_km(cells)
-        np.fill_diagonal(found, SQUARE_MEAN_DISTANCE * np.sqrt(height * width))
-        return found
+        distances = self.distances_km(cells)
+        np.fill_diagonal(distances, SQUARE_MEAN_DISTANCE * np.sqrt(height * width))
+        return distances
 
     @property
     def _cell_km(self) -> tuple[float, float]:

@@ -81,8 +81,8 @@ class Visits:
     def linger_h(self) -> Floats:
         """The length of each visit that is followed by another one of the same user."""
         same = self.users[1:] == self.users[:-1]
-        found: Floats = np.diff(self.times_h)[same]
-        return found
+        lingering: Floats = np.diff(self.times_h)[same]
+        return lingering
 
 
 def merge_visits(checkins: Checkins, grid: LocationGrid) -> Visits:
@@ -207,5 +207,5 @@ def _last_visits(visits: Visits, users: NDArray[np.integer], times_h: Floats) ->
     """Return the last visit of each user up to a time; before its first visit, the first one."""
     span_h = float(visits.times_h.max()) + 1
     keys = visits.users * span_h + visits.times_h
-    found = np.searchsorted(keys, users * span_h + times_h, side="right") - 1
-    return np.maximum(found, np.searchsorted(visits.users, users))
+    places = np.searchsorted(keys, users * span_h + times_h, side="right") - 1
+    return np.maximum(places, np.searchsorted(visits.users, users))

@@ -66,11 +66,11 @@ class DelaySwaps:
         """Return the change of C if the broker at a position swaps with each other one; inf at its own position."""
         to_here, to_others = self._path_delays_after(position)
         gained = self._weights - self._weights[:, [position]]  # Events here instead of there, by partner.
-        found = self._link_changes(position) + (gained * (to_here - to_others)).sum(axis=0)
-        found += self._relays.changes(position)
-        found[np.abs(found) < ROUNDING * self.cost] = 0.0
-        found[position] = np.inf
-        return np.asarray(found)
+        changes = self._link_changes(position) + (gained * (to_here - to_others)).sum(axis=0)
+        changes += self._relays.changes(position)
+        changes[np.abs(changes) < ROUNDING * self.cost] = 0.0
+        changes[position] = np.inf
+        return np.asarray(changes)
 
     def swap(self, position: int, other: int) -> None:
         """Swap the brokers at two positions."""
@@ -97,11 +97,11 @@ class DelaySwaps:
     def _link_changes(self, here: int) -> Floats:
         """Return the change of cost by changed link delays, weighted by the present flows, for each partner."""
         flows, delays = self._flows, self._delays
-        found = delays @ flows[:, here] - flows[here] @ delays[here]
-        found -= np.einsum("ij,ij->j", flows, delays)
-        found += flows @ delays[:, here]
+        changes = delays @ flows[:, here] - flows[here] @ delays[here]
+        changes -= np.einsum("ij,ij->j", flows, delays)
+        changes += flows @ delays[:, here]
         # A link between the two positions keeps its delay.
-        return np.asarray(found + 2 * flows[here] * delays[here])
+        return np.asarray(changes + 2 * flows[here] * delays[here])
 
     def _path_delays_after(self, here: int) -> tuple[Floats, Floats]:
         """Return the delays from each root to this position and to the partner's after each swap (roots, positions)."""
@@ -131,7 +131,7 @@ class DelaySwaps:
         """Return the delays from each root to each other position once this broker is there."""
         delays, count = self._delays, self.problem.broker_count
         parents = self._parents
-        found = self._path_delays + np.where(
+        path_delays = self._path_delays + np.where(
             parents < 0, 0.0, delays[parents, here] - delays[parents, np.arange(count)]
         )
         # Partners behind this position: they take over the links on both its sides.
@@ -144,5 +144,5 @@ class DelaySwaps:
         delay = delay + np.where(is_child, 0.0, delays[above, here] - delays[above, nodes])
         delay += np.where(is_child, 0.0, delays[nodes, child] - delays[here, child])
         delay += np.where(up >= 0, delays[up, nodes] - delays[up, here], 0.0)
-        found[rows, nodes] = delay
-        return np.asarray(found)
+        path_delays[rows, nodes] = delay
+        return np.asarray(path_delays)

@@ -64,8 +64,8 @@ class Reassigner:
         problem = RingProblem(ring, roots, wanted, self._expected_events(), self.delay_weight, relative)
         if not problem.is_worth_computing(problem.cost(problem.present), self.test_share):
             return None
-        found = assign_ids(problem) if self.way == "assignment" else _solve_ssbr(problem)
-        return found if found.net_benefit > 0 else None
+        reassignment = assign_ids(problem) if self.way == "assignment" else _solve_ssbr(problem)
+        return reassignment if reassignment.net_benefit > 0 else None
 
     def _expected_events(self) -> Floats:
         counted = self.rng.poisson(self.events).astype(np.float64)

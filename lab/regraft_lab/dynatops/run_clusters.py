@@ -69,15 +69,15 @@ def run_clusters(task: ClusterTask, report_work: Callable[[int], None]) -> list[
         for weight in task.load_weights:
             placed = place_by_utility(changes, clusters, PlacementRules(weight), asked, update_h=UPDATE_H)
             exchange = clusters.messages_per_exchange
-            found = total_steps(user_steps(changes, placed, hops, exchange, UPDATE_H, STEP_H, task.duration_h))
+            figures = total_steps(user_steps(changes, placed, hops, exchange, UPDATE_H, STEP_H, task.duration_h))
             here: Where = {**where, "cluster_brokers": size, "load_weight": weight}
-            cut = 1 - found.subscription_changes / max(static.subscription_changes, 1)
+            cut = 1 - figures.subscription_changes / max(static.subscription_changes, 1)
             samples += [
                 Figure("subscription_changes_cut", here, cut, "1"),
-                Figure("subscription_changes_per_h", here, found.subscription_changes / task.duration_h, "1/h"),
-                Figure("load_cv", here, found.load_cv, "1"),
-                Figure("handovers_per_h", here, found.handovers / task.duration_h, "1/h"),
-                Figure("management_per_h", here, found.management_messages / task.duration_h, "messages/h"),
+                Figure("subscription_changes_per_h", here, figures.subscription_changes / task.duration_h, "1/h"),
+                Figure("load_cv", here, figures.load_cv, "1"),
+                Figure("handovers_per_h", here, figures.handovers / task.duration_h, "1/h"),
+                Figure("management_per_h", here, figures.management_messages / task.duration_h, "messages/h"),
             ]
             report_work(round(task.duration_h))
     return samples

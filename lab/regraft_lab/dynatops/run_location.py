@@ -151,10 +151,10 @@ def _watch(
     times_h = [day * DAY_H for day in range(1, round(days) + 1) if schedule.is_measured(day * DAY_H)]
     steps = interest_steps(changes, count, homes.first, homes.after, DAY_H, setting.duration_h)
     access_ms = setting.mean_access_ms(homes, times_h)
-    found = watch_systems(steps, systems, schedule)
+    totals = watch_systems(steps, systems, schedule)
     return {
         name: replace(total, measures=replace(total.measures, delay=total.measures.delay + access_ms))
-        for name, total in found.items()
+        for name, total in totals.items()
     }
 
 
@@ -175,15 +175,15 @@ def other_systems(seed: int, draw: int, setting: LocationSetting, *, is_located:
     These are Bayeux with proximity neighbour selection, and GeoPS if the grid is a square with a power of two as side.
     """
     count, topics, rtt_ms = setting.broker_count, setting.topics, setting.rtt_ms
-    found = bayeux_systems(count, topics, lambda name: random_of(seed, draw, name), rtt_ms)
+    systems = bayeux_systems(count, topics, lambda name: random_of(seed, draw, name), rtt_ms)
     if not is_located:
-        return found
-    found |= bayeux_systems(count, topics, lambda name: random_of(seed, draw, name), rtt_ms, rtt_ms)
+        return systems
+    systems |= bayeux_systems(count, topics, lambda name: random_of(seed, draw, name), rtt_ms, rtt_ms)
     rows, columns = setting.workload.grid.rows, setting.workload.grid.columns
     if rows == columns and not rows & (rows - 1):
         overlay = draw_geo_overlay(setting.workload.cells, random_of(seed, draw, "geops"), rows)
-        found["geops"] = RootedSystem.geops(overlay, rtt_ms)
-    return found
+        systems["geops"] = RootedSystem.geops(overlay, rtt_ms)
+    return systems
 
 
 def _setting_samples(task: LocationTask, setting: LocationSetting) -> list[Figure]:

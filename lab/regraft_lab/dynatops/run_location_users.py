@@ -65,8 +65,8 @@ def run_location_users(task: LocationUsersTask, report_work: Callable[[int], Non
     others: dict[Name, float] = {}
     samples: list[Figure] = []
     for name, homes in (("static", static), ("located", located)):
-        found = total(homes)
-        samples += _samples({**where, "homes": name}, found, hours)
+        figures = total(homes)
+        samples += _samples({**where, "homes": name}, figures, hours)
         systems = other_systems(task.seed, task.draw, setting, is_located=name == "located")
         others |= {(system, name): each for system, each in _requests_per_h(setting, homes, systems).items()}
     located_handovers = total(located).handovers
@@ -76,15 +76,15 @@ def run_location_users(task: LocationUsersTask, report_work: Callable[[int], Non
     ]
     for placement in task.placements:
         placed, clusters = setting.place(placement)
-        found = total(placed, clusters.messages_per_exchange)
+        figures = total(placed, clusters.messages_per_exchange)
         here: Where = {
             **where, "homes": placement.name, "cluster_brokers": placement.cluster_brokers,
             "load_weight": placement.load_weight,
         }  # fmt: skip
-        samples += _samples(here, found, hours)
-        samples.append(Figure("handovers_cut", here, 1 - found.handovers / max(located_handovers, 1), "1"))
+        samples += _samples(here, figures, hours)
+        samples.append(Figure("handovers_cut", here, 1 - figures.handovers / max(located_handovers, 1), "1"))
         for (system, at), value in others.items():
-            cut = 1 - found.management_messages / hours / value
+            cut = 1 - figures.management_messages / hours / value
             samples.append(
                 Figure("user_management_per_h_cut", {**here, "against": system, "against_homes": at}, cut, "1")
             )
@@ -92,14 +92,14 @@ def run_location_users(task: LocationUsersTask, report_work: Callable[[int], Non
     return samples
 
 
-def _samples(where: Where, found: UserTotals, hours: float) -> list[Figure]:
+def _samples(where: Where, totals: UserTotals, hours: float) -> list[Figure]:
     return [
-        Figure("user_management_per_h", where, found.management_messages / hours, "messages/h"),
-        Figure("exchanges_per_h", where, found.exchange_messages / hours, "messages/h"),
-        Figure("subscription_changes_per_h", where, found.subscription_changes / hours, "1/h"),
-        Figure("handovers_per_h", where, found.handovers / hours, "1/h"),
-        Figure("load_std", where, found.load_std, "subscriptions"),
-        Figure("location_load_cv", where, found.load_cv, "1"),
+        Figure("user_management_per_h", where, totals.management_messages / hours, "messages/h"),
+        Figure("exchanges_per_h", where, totals.exchange_messages / hours, "messages/h"),
+        Figure("subscription_changes_per_h", where, totals.subscription_changes / hours, "1/h"),
+        Figure("handovers_per_h", where, totals.handovers / hours, "1/h"),
+        Figure("load_std", where, totals.load_std, "subscriptions"),
+        Figure("location_load_cv", where, totals.load_cv, "1"),
     ]
 
 

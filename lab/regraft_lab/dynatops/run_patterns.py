@@ -40,8 +40,10 @@ def run_patterns(task: PatternTask, report_work: Callable[[int], None]) -> list[
     """Return the samples of one draw."""
     # Draws of consecutive seeds must not coincide.
     seed = task.seed * 1_000 + task.draw
-    found = cut_figures(task.brokers, task.topics, 1, seed, PATTERNS)
+    figures = cut_figures(task.brokers, task.topics, 1, seed, PATTERNS)
     if task.has_prices:
-        found += net_benefit_figures(task.brokers, task.topics, 1, seed, PATTERNS, EVENTS)
+        figures += net_benefit_figures(task.brokers, task.topics, 1, seed, PATTERNS, EVENTS)
     report_work(task.work_count)
-    return [replace(each, where={key: value for key, value in each.where.items() if key != "draws"}) for each in found]
+    return [
+        replace(each, where={key: value for key, value in each.where.items() if key != "draws"}) for each in figures
+    ]

@@ -117,10 +117,10 @@ def run_poisson(task: PoissonTask, report_work: ReportWork) -> list[Figure]:
             Figure("handovers_per_h", here, users.handovers / task.duration_h, "1/h"),
             Figure("brokers_per_topic", here, float(steps[-1].interests.wanted.sum(axis=0).mean()), "1"),
         ]
-        found = watch_systems(
+        figures = watch_systems(
             (step.interests for step in steps), _systems(task), schedule, lambda: report_work(round(STEP_H))
         )
-        for name, total in found.items():
+        for name, total in figures.items():
             totals[name, homes] = SystemTotals(
                 total.measures, total.counts, total.hours, float(users.exchange_messages)
             )
@@ -157,19 +157,19 @@ def _connected(
     no_hops = np.zeros((task.broker_count, task.topic_count), dtype=np.int32)
     steps = user_steps(changes, homes, no_hops, step_h=STEP_H, duration_h=task.connected_h)
     schedule = Schedule(max(STEP_H, task.connected_h // CONNECTED_MEASURES), 0.0)
-    found = watch_systems(
+    totals = watch_systems(
         (step.interests for step in steps),
         {"tco": ConnectedSystem(random_of(task.seed, task.draw, "tco"))},
         schedule,
         lambda: report_work(CONNECTED_WORK),
     )
-    return {("tco", "static"): found["tco"]}
+    return {("tco", "static"): totals["tco"]}
 
 
 def _user_cuts(task: PoissonTask, samples: list[Figure]) -> list[Figure]:
     """Return the share of brokers' subscription changes that placement saves."""
-    found = {each.where["homes"]: each.value for each in samples if each.name == "subscription_changes_per_h"}
-    if not found["static"]:
+    figures = {each.where["homes"]: each.value for each in samples if each.name == "subscription_changes_per_h"}
+    if not figures["static"]:
         return []
-    cut = 1 - found["placed"] / found["static"]
+    cut = 1 - figures["placed"] / figures["static"]
     return [Figure("changes_cut_by_rate", {**task.where, "homes": "placed"}, cut, "1")]

@@ -183,8 +183,8 @@ def _visits_table(measured: Measured) -> list[str]:
     grids = [grid for grid in GRIDS if measured.value("visits_users", grid=grid) is not None]
     rows = []
     for name, (text, paper) in VISITS.items():
-        found = [measured.value(name, grid=grid) for grid in grids]
-        cells = ["–" if value is None else f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in found]
+        shares = [measured.value(name, grid=grid) for grid in grids]
+        cells = ["–" if value is None else f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in shares]
         rows.append(f"| {text} | {paper} | {' | '.join(cells)} |")
     return _table("The recorded visits", "Beside those of the paper.", ["", "paper", *grids], rows if grids else [])
 
@@ -216,8 +216,8 @@ def _number(measured: Measured, name: str, where: Mapping[str, Value], key: tupl
 
 def _counts(measured: Measured, where: Mapping[str, Value], kind: str) -> str:
     names = (f"{kind}_messages", f"paper_{kind}_messages", f"{kind}_bound")
-    found = [measured.value(name, **where) for name in names]
-    return " / ".join("–" if value is None else f"{value:.0f}" for value in found)
+    counts = [measured.value(name, **where) for name in names]
+    return " / ".join("–" if value is None else f"{value:.0f}" for value in counts)
 
 
 def _cell(measured: Measured, where: Mapping[str, Value], key: tuple[str, str]) -> str:

@@ -92,9 +92,9 @@ def _repeated(solve: Callable[[RingProblem], Reassignment], drawn: RingProblem) 
     for _ in range(REPEATS):
         problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events, drawn.delay_weight)
         began_s = time.perf_counter()
-        found = solve(problem)
+        reassignment = solve(problem)
         spent_ms.append((time.perf_counter() - began_s) * 1000)
-    return found, spent_ms
+    return reassignment, spent_ms
 
 
 def _against_scratch(problem: RingProblem, values_max: int) -> list[Figure]:

@@ -71,8 +71,8 @@ class ConnectedOverlay:
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
         """The number of links of each broker, shape (brokers,)."""
-        found: NDArray[np.int64] = self.adjacency.sum(axis=1)
-        return found
+        degrees: NDArray[np.int64] = self.adjacency.sum(axis=1)
+        return degrees
 
 
 def build_overlay(

@@ -86,9 +86,9 @@ def differing(initial: Ints, users: Ints, tables: Ints) -> NDArray[np.bool_]:
     before = np.concatenate([later[:1], later[:-1]])
     fresh = np.concatenate([[True], users[order][1:] != users[order][:-1]])[: len(users)]
     before[fresh] = _canonical(initial)[users[order][fresh]]
-    found = np.empty(len(users), dtype=np.bool_)
-    found[order] = (before != later).any(axis=1)
-    return found
+    differing_users = np.empty(len(users), dtype=np.bool_)
+    differing_users[order] = (before != later).any(axis=1)
+    return differing_users
 
 
 def _sets(table: Ints) -> tuple[Offsets, Ints]:

@@ -115,11 +115,11 @@ def place_by_utility(
             own = held.part_of(reported_homes[users], reported_sets[users], sets) if leaves_out_itself else None
             asks = homes[users] if asked_after is None else asked_after[places]
             asking = AskingUsers(*held.topics(sets), asks, homes[users], own)
-            found = choose_homes(reported, asking, rules)[0]
+            chosen = choose_homes(reported, asking, rules)[0]
             starts, left = held.topics(held.set_of[users])
             states.count_users(homes[users], np.diff(starts), left, -1)
-            states.count_users(found, asking.sizes, asking.wanted, 1)
-            homes[users], held.set_of[users], after[places] = found, sets, found
+            states.count_users(chosen, asking.sizes, asking.wanted, 1)
+            homes[users], held.set_of[users], after[places] = chosen, sets, chosen
     return UserHomes(first, after)
 
 
@@ -192,8 +192,8 @@ class _HeldTopics:
         They are reported at ``homes`` with ``reported_sets``, and now want ``sets``.
         """
         reported_keys, keys = self._keys(reported_sets), self._keys(sets)
-        found = np.minimum(np.searchsorted(reported_keys, keys), len(reported_keys) - 1)
-        counted = reported_keys[found] == keys if len(reported_keys) else np.zeros(len(keys), dtype=np.bool_)
+        places = np.minimum(np.searchsorted(reported_keys, keys), len(reported_keys) - 1)
+        counted = reported_keys[places] == keys if len(reported_keys) else np.zeros(len(keys), dtype=np.bool_)
         return OwnPart(homes, self._sizes[reported_sets], counted)
 
     def _keys(self, sets: Positions) -> NDArray[np.int64]:

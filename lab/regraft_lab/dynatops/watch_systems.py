@@ -68,20 +68,20 @@ def watch_systems(
 
     Raises ValueError if the schedule has no time to measure within the steps.
     """
-    found: dict[str, list[Measures]] = {name: [] for name in systems}
+    measures: dict[str, list[Measures]] = {name: [] for name in systems}
     hours = 0.0
     for step in steps:
         hours = step.end_h
         for name, system in systems.items():
             system.observe(step)
             if schedule.is_measured(hours):
-                found[name].append(system.measures(step))
+                measures[name].append(system.measures(step))
             if schedule.ends_period(hours):
                 system.adapt(step)
         report_step()
-    if not all(found.values()):
+    if not all(measures.values()):
         raise ValueError(f"there is no time to measure within {hours} h: {schedule}")
-    return {name: SystemTotals(_mean(found[name]), system.counts, hours) for name, system in systems.items()}
+    return {name: SystemTotals(_mean(measures[name]), system.counts, hours) for name, system in systems.items()}
 
 
 def total_samples(where: Where, totals: Mapping[Name, SystemTotals], delay_unit: str) -> list[Figure]:
@@ -125,8 +125,8 @@ def cut_samples(
     return samples
 
 
-def _mean(found: Sequence[Measures]) -> Measures:
-    means = {each.name: float(np.mean([getattr(one, each.name) for one in found])) for each in fields(Measures)}
+def _mean(measures: Sequence[Measures]) -> Measures:
+    means = {each.name: float(np.mean([getattr(one, each.name) for one in measures])) for each in fields(Measures)}
     return Measures(**means)
 
 

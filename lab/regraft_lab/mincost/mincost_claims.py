@@ -29,60 +29,61 @@ ORDER = ("random", *PAPERS)
 def by_users(measured: Measured, name: str, algorithm: str) -> dict[float, Interval]:
     """Return a figure by users, at 100 users per broker and with equal prices for all kinds of links."""
     where: dict[str, Value] = {**PLAIN, "core_scale": 1.0, "algorithm": algorithm}
-    found = {}
+    intervals = {}
     for users in measured.steps(name, "users", **where):
         one = measured.interval(name, users=int(users), brokers=int(users) // USERS_PER_BROKER, **where)
         if one is not None:
-            found[users] = one
-    return found
+            intervals[users] = one
+    return intervals
 
 
 def by_scale(measured: Measured, algorithm: str) -> dict[float, Interval]:
     """Return the cost reduction ratio by the price of links between brokers, at the size run with all price scales."""
     where: dict[str, Value] = {**PLAIN, "algorithm": algorithm}
     users = [int(one) for one in measured.steps("crr", "users", core_scale=CORE_SCALES[0], **where)]
-    found = {}
+    intervals = {}
     for scale in CORE_SCALES if users else ():
         one = measured.interval("crr", core_scale=scale, users=users[0], **where)
         if one is not None:
-            found[scale] = one
-    return found
+            intervals[scale] = one
+    return intervals
 
 
 def judge_order(measured: Measured) -> Judgement:
     """Judge: mixing saves more than clustering, and clustering more than greedy packing, at each size."""
-    found = {name: by_users(measured, "crr", name) for name in PAPERS}
-    if not found["greedy"]:
+    readings = {name: by_users(measured, "crr", name) for name in PAPERS}
+    if not readings["greedy"]:
         return undecided()
-    worst_to_best = [found[name] for name in PAPERS]
+    worst_to_best = [readings[name] for name in PAPERS]
     holds = all(
-        less[users].high < more[users].low for less, more in pairwise(worst_to_best) for users in found["greedy"]
+        less[users].high < more[users].low for less, more in pairwise(worst_to_best) for users in readings["greedy"]
     )
     fails = any(
-        less[users].low > more[users].high for less, more in pairwise(worst_to_best) for users in found["greedy"]
+        less[users].low > more[users].high for less, more in pairwise(worst_to_best) for users in readings["greedy"]
     )
     text = "; ".join(
-        f"{users:g} users: " + ", ".join(f"{name} {found[name][users]}" for name in PAPERS) for users in found["greedy"]
+        f"{users:g} users: " + ", ".join(f"{name} {readings[name][users]}" for name in PAPERS)
+        for users in readings["greedy"]
     )
     return verdict(holds, fails, text)
 
 
 def judge_flat(measured: Measured) -> Judgement:
     """Judge: the saving by mixing hardly depends on the price of links between brokers."""
-    found = by_scale(measured, "mixing")
-    if not found:
+    readings = by_scale(measured, "mixing")
+    if not readings:
         return undecided()
-    means = [one.mean for one in found.values()]
+    means = [one.mean for one in readings.values()]
     spread = max(means) / min(means) - 1
-    return verdict(spread <= FLAT_SHARE, spread > FLAT_SHARE, f"{_listed(found)}: apart by {spread:.0%}")
+    return verdict(spread <= FLAT_SHARE, spread > FLAT_SHARE, f"{_listed(readings)}: apart by {spread:.0%}")
 
 
 def judge_convergence(measured: Measured) -> Judgement:
     """Judge: if links between brokers cost next to nothing, greedy, clustering and mixing save about the same."""
-    found = {name: by_scale(measured, name) for name in PAPERS}
-    if not found["greedy"]:
+    readings = {name: by_scale(measured, name) for name in PAPERS}
+    if not readings["greedy"]:
         return undecided()
-    ends = {name: one[CORE_SCALES[0]].mean for name, one in found.items()}
+    ends = {name: one[CORE_SCALES[0]].mean for name, one in readings.items()}
     spread = max(ends.values()) / min(ends.values()) - 1
     text = ", ".join(f"{name} {mean:.2f}" for name, mean in ends.items())
     return verdict(spread <= FLAT_SHARE, spread > FLAT_SHARE, f"at {CORE_SCALES[0]:g} times the price {text}")
@@ -105,11 +106,11 @@ def judge_linear(measured: Measured) -> Judgement:
 
 def judge_times(measured: Measured) -> Judgement:
     """Judge: greedy, clustering and mixing take increasing time, in this order; random packing is start-up alone."""
-    found = {name: by_users(measured, "seconds", name) for name in ORDER}
-    users = max(found["greedy"], default=0.0)
+    readings = {name: by_users(measured, "seconds", name) for name in ORDER}
+    users = max(readings["greedy"], default=0.0)
     if not users:
         return undecided()
-    times_s = [found[name][users].mean for name in ORDER]
+    times_s = [readings[name][users].mean for name in ORDER]
     text = ", ".join(f"{name} {one:.2f} s" for name, one in zip(ORDER, times_s, strict=True))
     counted_s = times_s[1:]
     holds = counted_s == sorted(counted_s)
@@ -126,40 +127,42 @@ def judge_never_more_expensive(measured: Measured) -> Judgement:
 
 def judge_gap(measured: Measured) -> Judgement:
     """Judge: ours stays within 10 % of the bound at 100 users per broker."""
-    found = by_users(measured, "bound_gap", OURS)
-    if not found:
+    readings = by_users(measured, "bound_gap", OURS)
+    if not readings:
         return undecided()
-    text = ", ".join(f"{users:g} users: {one.mean:.1%}" for users, one in found.items())
-    return verdict(all(one.high <= 0.1 for one in found.values()), any(one.low > 0.1 for one in found.values()), text)
+    text = ", ".join(f"{users:g} users: {one.mean:.1%}" for users, one in readings.items())
+    return verdict(
+        all(one.high <= 0.1 for one in readings.values()), any(one.low > 0.1 for one in readings.values()), text
+    )
 
 
 def judge_distributed(measured: Measured) -> Judgement:
     """Judge: brokers that redirect users by themselves come close to the central packing, from any start."""
-    found = {}
+    readings = {}
     for start in MIGRATED_FROM:
         where: dict[str, Value] = {"start": start, "decline_share": 0.0}
         every = measured.all("distributed_of_central", **where)
         if every:
-            found[start] = min(every)
-    if not found:
+            readings[start] = min(every)
+    if not readings:
         return undecided()
-    near = all(share >= NEAR_SHARE for share in found.values())
-    text = ", ".join(f"from {start} {share:.1%} " for start, share in found.items())
+    near = all(share >= NEAR_SHARE for share in readings.values())
+    text = ", ".join(f"from {start} {share:.1%} " for start, share in readings.items())
     return verdict(near, not near, f"central cost over theirs, least over the settings: {text}")
 
 
 def judge_limits(measured: Measured) -> Judgement:
     """Judge: at 10,000 users greedy, clustering and mixing stay within their time limits."""
-    found = {name: by_users(measured, "seconds", name).get(TABLE_USERS) for name in LIMITS_S}
-    times_s = {name: one.mean for name, one in found.items() if one is not None}
+    readings = {name: by_users(measured, "seconds", name).get(TABLE_USERS) for name in LIMITS_S}
+    times_s = {name: one.mean for name, one in readings.items() if one is not None}
     if len(times_s) < len(LIMITS_S):
         return undecided("10,000 users are run in full only")
     within = all(times_s[name] <= limit_s for name, limit_s in LIMITS_S.items())
     return verdict(within, not within, ", ".join(f"{name} {one:.2f} s" for name, one in times_s.items()))
 
 
-def _listed(found: dict[float, Interval]) -> str:
-    return ", ".join(f"{step:g}: {one.mean:.2f}" for step, one in found.items())
+def _listed(intervals: dict[float, Interval]) -> str:
+    return ", ".join(f"{step:g}: {one.mean:.2f}" for step, one in intervals.items())
 
 
 PAPER_CLAIMS = (
@@ -207,9 +210,9 @@ def _setting_rows(figures: Sequence[Figure]) -> list[str]:
         + " | CRR by unicast | gap of ours to the bound |",
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for (users, brokers, prices, scale, interests), found in rows.items():
-        cuts = [", ".join(f"{found[name, one]:.2f}" for one in names) for name in ("crr", "crr_unicast")]
-        gap = f"{found['bound_gap', OURS]:.1%}"
+    for (users, brokers, prices, scale, interests), numbers in rows.items():
+        cuts = [", ".join(f"{numbers[name, one]:.2f}" for one in names) for name in ("crr", "crr_unicast")]
+        gap = f"{numbers['bound_gap', OURS]:.1%}"
         lines.append(f"| {users} | {brokers} | {prices} | {scale:g} | {interests} | {cuts[0]} | {cuts[1]} | {gap} |")
     return lines
 
@@ -225,8 +228,8 @@ def _migration_rows(figures: Sequence[Figure]) -> list[str]:
         "| messages a user |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (users, brokers, prices, scale, interests, start, decline), found in rows.items():
-        values = [found[f"distributed_{name}"] for name in ("of_central", "rounds", "messages")]
+    for (users, brokers, prices, scale, interests, start, decline), numbers in rows.items():
+        values = [numbers[f"distributed_{name}"] for name in ("of_central", "rounds", "messages")]
         lines.append(
             f"| {users} | {brokers} | {prices} | {scale:g} | {interests} | {start} | {decline:.0%} | {values[0]:.1%} "
             f"| {values[1]:.0f} | {values[2]:.1f} |"

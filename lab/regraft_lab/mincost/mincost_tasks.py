@@ -127,12 +127,12 @@ def run_task(task: MincostTask, report_work: Callable[[int], None] = lambda coun
     greedy = costs["greedy"]
     closed_per_s = close_brokers(greedy, Budget()).cost_per_s
     least_per_s = least_packing_cost_per_s(instance)
-    for name, found in costs.items():
+    for name, cost in costs.items():
         own = {**where, "algorithm": name}
-        samples.append(Figure("crr", own, costs["random"].cost_per_s / found.cost_per_s, "1"))
-        samples.append(Figure("crr_unicast", own, costs["random"].unicast_per_s / found.unicast_per_s, "1"))
-        samples.append(Figure("bound_gap", own, found.cost_per_s / least_per_s - 1, "share"))
-        samples.append(Figure("core_share", own, found.core_per_s / found.cost_per_s, "share"))
+        samples.append(Figure("crr", own, costs["random"].cost_per_s / cost.cost_per_s, "1"))
+        samples.append(Figure("crr_unicast", own, costs["random"].unicast_per_s / cost.unicast_per_s, "1"))
+        samples.append(Figure("bound_gap", own, cost.cost_per_s / least_per_s - 1, "share"))
+        samples.append(Figure("core_share", own, cost.core_per_s / cost.cost_per_s, "share"))
     best_per_s = min(closed_per_s, *(costs[name].cost_per_s for name in PAPERS))
     samples.append(Figure("ours_against_best", where, costs[OURS].cost_per_s / best_per_s, "1"))
     if setting.users <= MIGRATING_USERS_MAX:
@@ -148,17 +148,17 @@ def _migrated(task: MincostTask, instance: PackingInstance, costs: dict[str, Pac
     for start in MIGRATED_FROM:
         for decline_share in DECLINE_SHARES:
             rng = np.random.default_rng([task.seed, task.draw, 1])
-            found = migrate_users(instance, costs[start].homes, rng, decline_share)
+            figures = migrate_users(instance, costs[start].homes, rng, decline_share)
             where: dict[str, str | int | float] = {
                 **msgspec.to_builtins(task.setting),
                 "start": start,
                 "decline_share": decline_share,
             }
-            against = costs[OURS].cost_per_s / found.costs.cost_per_s
+            against = costs[OURS].cost_per_s / figures.costs.cost_per_s
             samples += [
                 Figure("distributed_of_central", where, against, "share"),
-                Figure("distributed_rounds", where, found.rounds, "rounds"),
-                Figure("distributed_messages", where, found.messages / task.setting.users, "messages a user"),
+                Figure("distributed_rounds", where, figures.rounds, "rounds"),
+                Figure("distributed_messages", where, figures.messages / task.setting.users, "messages a user"),
             ]
     return samples
 
@@ -176,14 +176,14 @@ def _pack(name: str, instance: PackingInstance, rng: np.random.Generator) -> Hom
 
 def mean_figures(results: Sequence[TaskResult]) -> list[Figure]:
     """Return the mean of each name and setting over its networks, and the worst ratio of ours to the best."""
-    found: dict[tuple[str, tuple[tuple[str, str | int | float], ...], str], list[float]] = {}
+    numbers: dict[tuple[str, tuple[tuple[str, str | int | float], ...], str], list[float]] = {}
     for result in results:
         for each in result.samples:
-            found.setdefault((each.name, tuple(each.where.items()), each.unit), []).append(each.value)
+            numbers.setdefault((each.name, tuple(each.where.items()), each.unit), []).append(each.value)
     figures = [
         figure
-        for (name, where, unit), values in found.items()
+        for (name, where, unit), values in numbers.items()
         for figure in with_interval(name, dict(where), values, unit)
     ]
-    worst = [max(values) for (name, _, _), values in found.items() if name == "ours_against_best"]
+    worst = [max(values) for (name, _, _), values in numbers.items() if name == "ours_against_best"]
     return [*figures, Figure("ours_against_best_max", {}, max(worst, default=1.0), "1")]

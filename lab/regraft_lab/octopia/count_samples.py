@@ -75,7 +75,7 @@ def _delays(
 ) -> list[Figure]:
     """Return the delays of advertisements and subscriptions over links of one sort."""
     farthest = {at: _last_ms(broadcast_subscription(overlay, at), at, link_ms) for at in overlay.brokers()}
-    found = {
+    figures = {
         ("advertisement_delay_ms", "octopia"): [_last_ms(advertise(overlay, host), host, link_ms) for host in hosts],
         ("advertisement_delay_ms", "padres"): [
             _last_ms([(parent, child) for child, parent in _outwards(trees[host], host)], host, link_ms)
@@ -88,7 +88,7 @@ def _delays(
     }
     return [
         Figure(name, {"routing": who, "workload": f"{name.split('_')[0]}s", "links": links}, fmean(values), "ms")
-        for (name, who), values in found.items()
+        for (name, who), values in figures.items()
     ]
 
 
@@ -97,12 +97,12 @@ def _outwards(tree: LastHops, host: ScotBroker) -> Links:
     children: dict[ScotBroker, list[ScotBroker]] = {}
     for child, parent in tree.items():
         children.setdefault(parent, []).append(child)
-    found, waiting = Links(), [host]
+    links, waiting = Links(), [host]
     while waiting:
         parent = waiting.pop()
-        found += [(child, parent) for child in children.get(parent, ())]
+        links += [(child, parent) for child in children.get(parent, ())]
         waiting += children.get(parent, ())
-    return found
+    return links
 
 
 def _last_ms(links: Links, start: ScotBroker, link_ms: LinkMs) -> float:

@@ -46,17 +46,19 @@ def judge_less(name: str, other: str, bursts: Sequence[str] = BURSTS) -> Callabl
     """Return the judge of "IDR has less" of a figure than another routing, in all bursts, for any sender."""
 
     def judge(measured: Measured) -> Judgement:
-        found = [
+        readings = [
             (setting, idr, than, saved)
             for setting, where, idr, than in _pairs(measured, name, other, bursts)
             if (saved := measured.interval(f"{name}_saved", routing=other, **where)) is not None
         ]
-        if not found:
+        if not readings:
             return undecided()
         return verdict(
-            all(saved.low > 0 for _, _, _, saved in found),
-            any(saved.high <= 0 for _, _, _, saved in found),
-            "; ".join(f"{setting}: {idr:.1f} against {than:.1f}, less {saved}" for setting, idr, than, saved in found),
+            all(saved.low > 0 for _, _, _, saved in readings),
+            any(saved.high <= 0 for _, _, _, saved in readings),
+            "; ".join(
+                f"{setting}: {idr:.1f} against {than:.1f}, less {saved}" for setting, idr, than, saved in readings
+            ),
         )
 
     return judge
@@ -66,15 +68,15 @@ def judge_share_saved(name: str, other: str, shares: Mapping[str, float]) -> Cal
     """Return the judge of IDR's saving in a figure, by burst: the paper's shares."""
 
     def judge(measured: Measured) -> Judgement:
-        found = [
+        readings = [
             (setting, 1 - idr / than, Size(shares[str(where["workload"])]))
             for setting, where, idr, than in _pairs(measured, name, other)
             if where["workload"] in shares and than
         ]
-        if not found:
+        if not readings:
             return undecided()
-        evidence = ", ".join(f"{setting}: {-saved:+.1%}" for setting, saved, _ in found)
-        return Judgement(judge_all([size.judge(saved) for _, saved, size in found]), evidence)
+        evidence = ", ".join(f"{setting}: {-saved:+.1%}" for setting, saved, _ in readings)
+        return Judgement(judge_all([size.judge(saved) for _, saved, size in readings]), evidence)
 
     return judge
 
@@ -84,18 +86,18 @@ def judge_under_1s(measured: Measured) -> Judgement:
 
     Runs in which all routings deliver all notifications within a second do not count.
     """
-    found = []
+    readings = []
     for sender in PACES:
         for workload in ("burst_100k", "quotes_100k"):
             where: dict[str, Value] = {"workload": workload, "sender": sender, "rule": "product"}
             shares = [measured.value("under_1s_share", routing=routing, **where) for routing in ("idr", "snr", "tid")]
             known = [share for share in shares if share is not None]
             if len(known) == len(shares) and min(known) < 1:
-                found.append((f"{workload} by {sender}", known))
-    if not found:
+                readings.append((f"{workload} by {sender}", known))
+    if not readings:
         return undecided()
-    holds = all(idr >= snr >= tid and idr > tid for _, (idr, snr, tid) in found)
-    evidence = "; ".join(f"{setting}: {' / '.join(f'{share:.1%}' for share in shares)}" for setting, shares in found)
+    holds = all(idr >= snr >= tid and idr > tid for _, (idr, snr, tid) in readings)
+    evidence = "; ".join(f"{setting}: {' / '.join(f'{share:.1%}' for share in shares)}" for setting, shares in readings)
     return verdict(holds, not holds, evidence)
 
 
@@ -103,35 +105,35 @@ def judge_more_bursting(measured: Measured) -> Judgement:
     """Judge: dynamic routing saves a smaller share of the delay with two bursting publishers than with one, with three
     an even smaller one.
     """
-    found = []
+    readings = []
     for sender in PACES:
         saved = []
         for workload in ("burst_100k", "burst_100k_of_2", "burst_100k_of_3"):
             where: dict[str, Value] = {"workload": workload, "sender": sender, "rule": "product"}
             idr, snr = (measured.value("delay_ms_mean", routing=routing, **where) for routing in ("idr", "snr"))
             saved += [] if idr is None or not snr else [1 - idr / snr]
-        found += [(sender, saved)] if len(saved) == 3 else []
-    if not found:
+        readings += [(sender, saved)] if len(saved) == 3 else []
+    if not readings:
         return undecided()
-    falls = [one > two > three for _, (one, two, three) in found]
-    evidence = "; ".join(f"by {sender}: {', '.join(f'{share:.1%}' for share in saved)}" for sender, saved in found)
+    falls = [one > two > three for _, (one, two, three) in readings]
+    evidence = "; ".join(f"by {sender}: {', '.join(f'{share:.1%}' for share in saved)}" for sender, saved in readings)
     return verdict(all(falls), not all(falls), evidence)
 
 
 def judge_slower_bursts(measured: Measured) -> Judgement:
     """Judge: dynamic routing saves a smaller share of the delay the slower the burst."""
-    found = []
+    readings = []
     for sender in PACES:
         saved = [
             1 - idr / snr
             for _, where, idr, snr in _pairs(measured, "delay_ms_mean", "snr", ("burst_100k", "burst_80k", "burst_60k"))
             if where["sender"] == sender and snr
         ]
-        found += [(sender, saved)] if len(saved) == 3 else []
-    if not found:
+        readings += [(sender, saved)] if len(saved) == 3 else []
+    if not readings:
         return undecided()
-    falls = [fast > middle > slow for _, (fast, middle, slow) in found]
-    evidence = "; ".join(f"by {sender}: {', '.join(f'{share:.1%}' for share in saved)}" for sender, saved in found)
+    falls = [fast > middle > slow for _, (fast, middle, slow) in readings]
+    evidence = "; ".join(f"by {sender}: {', '.join(f'{share:.1%}' for share in saved)}" for sender, saved in readings)
     return verdict(all(falls), not all(falls), evidence)
 
 

@@ -115,10 +115,10 @@ def read_delays(path: str) -> NDArray[np.float64]:
             rtt_ms = np.asarray(held["rtt_ms"], dtype=np.float64)
     except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise RealDataError(f"--delays {path} is not an .npz file with rtt_ms: {error}") from error
-    found = rtt_ms[SLICE] if rtt_ms.ndim == 3 else rtt_ms
-    if found.ndim != 2 or found.shape[0] != found.shape[1] or not np.isfinite(found).all() or (found < 0).any():
+    delays = rtt_ms[SLICE] if rtt_ms.ndim == 3 else rtt_ms
+    if delays.ndim != 2 or delays.shape[0] != delays.shape[1] or not np.isfinite(delays).all() or (delays < 0).any():
         raise RealDataError(f"--delays {path}: rtt_ms has shape {rtt_ms.shape}, expected all pairs of hosts")
-    return found / 2
+    return delays / 2
 
 
 def check_files(quotes: str, delays: str, broker_count: int) -> None:

@@ -148,11 +148,11 @@ class StockWorkload:
 
     def trees_to(self, publisher: StockPublisher, number: int) -> Mapping[ScotBroker, frozenset[ScotBroker]]:
         """Return for each broker that wants a notification the hosts of all publishers whose trees also lead there."""
-        found: dict[ScotBroker, set[ScotBroker]] = {}
+        trees: dict[ScotBroker, set[ScotBroker]] = {}
         for subscription in publisher.matched(number).tolist():
             hosts = (self.publishers[each].host for each in np.flatnonzero(self.bound[subscription]).tolist())
-            found.setdefault(self.subscriptions.at[subscription], {publisher.host}).update(hosts)
-        return {at: frozenset(hosts) for at, hosts in found.items()}
+            trees.setdefault(self.subscriptions.at[subscription], {publisher.host}).update(hosts)
+        return {at: frozenset(hosts) for at, hosts in trees.items()}
 
 
 def draw_workload(overlay: StructuredCyclicOverlay, rng: random.Random, bursting: int = 1) -> StockWorkload:

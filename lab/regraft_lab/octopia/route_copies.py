@@ -53,7 +53,7 @@ class ScotRouter:
         if not vector:
             return [Copy(to) for to in a_links]
         loads = {cluster: load(at, ScotBroker(at.region, cluster)) for cluster in clusters_of(vector)}
-        free = [cluster for cluster, found in loads.items() if found <= threshold]
+        free = [cluster for cluster, cluster_load in loads.items() if cluster_load <= threshold]
         left = vector & ~vector_of(free)
         if free:
             carrier = min(free, key=lambda cluster: (loads[cluster], cluster))

@@ -45,16 +45,16 @@ class InterestSettings(HorizonSettings):
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = super().faults()
+        faults = super().faults()
         if self.cache_ids_max is not None and self.cache_ids_max < 1:
-            found.append(f"cache_ids_max is {self.cache_ids_max}: at least 1, or none for the whole horizon")
+            faults.append(f"cache_ids_max is {self.cache_ids_max}: at least 1, or none for the whole horizon")
         if self.bloom_bits is not None and self.bloom_bits < 1:
-            found.append(f"bloom_bits is {self.bloom_bits}: at least 1, or none for exact masks")
+            faults.append(f"bloom_bits is {self.bloom_bits}: at least 1, or none for exact masks")
         if not 1 <= self.bloom_hashes <= HASHES_MAX:
-            found.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
+            faults.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
         if self.path_interest not in ("estimate", "conjunction"):
-            found.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
-        return found
+            faults.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
+        return faults
 
 
 def swap_links_ci_paper(

@@ -25,8 +25,8 @@ def swap_links_lmit(
     """
     # The link with the least interest is the heaviest one by negated interest.
     reasons = {
-        found.swap: f"its ends share {-found.weight_added} notifications, the least of its path {-found.weight_removed}"
-        for found in lighter_swaps(state, settings.horizon_hops, -state.interest)
+        swap.swap: f"its ends share {-swap.weight_added} notifications, the least of its path {-swap.weight_removed}"
+        for swap in lighter_swaps(state, settings.horizon_hops, -state.interest)
     }
     return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)
 

@@ -24,11 +24,10 @@ def swap_links_lmst(
     is chosen.
     """
     reasons = {
-        found.swap: (
-            f"the link costs {figure(found.weight_added)}, the most expensive of its path "
-            f"{figure(found.weight_removed)}"
+        swap.swap: (
+            f"the link costs {figure(swap.weight_added)}, the most expensive of its path {figure(swap.weight_removed)}"
         )
-        for found in lighter_swaps(state, settings.horizon_hops, state.inventory.link_cost)
+        for swap in lighter_swaps(state, settings.horizon_hops, state.inventory.link_cost)
     }
     return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)
 

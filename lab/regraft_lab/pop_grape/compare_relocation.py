@@ -106,7 +106,7 @@ def comparisons(size: Literal["quick", "full"]) -> list[Comparison]:
     is_quick = size == "quick"
     clients, span_s = (QUICK_CLIENTS, QUICK_S) if is_quick else (FULL_CLIENTS, PAPER_S)
     chosen = {name: VARIANTS[name] for name in DEFAULT_VARIANTS}
-    found = [
+    results = [
         Comparison("planetlab", (distribution,), (interested_brokers,), chosen, span_s, clients)
         for distribution in DISTRIBUTIONS
         for interested_brokers in (QUICK_INTERESTED if is_quick else INTERESTED_BROKERS)
@@ -115,8 +115,8 @@ def comparisons(size: Literal["quick", "full"]) -> list[Comparison]:
         names = [name for name in (QUICK_TRIGGERS if is_quick else TRIGGERS) if name.startswith(family)]
         varied = {STATIC: None} | {name: TRIGGERS[name] for name in names}
         trigger_s = min(span_s, TRIGGER_S)
-        found.append(Comparison("cluster", ("clustered",), (TRIGGER_BROKERS,), varied, trigger_s, clients))
-    return found
+        results.append(Comparison("cluster", ("clustered",), (TRIGGER_BROKERS,), varied, trigger_s, clients))
+    return results
 
 
 def compare(wanted: Comparison, seed: int, advance: Advance = lambda *_: None) -> list[RelocationRun]:

@@ -85,9 +85,9 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         local_count = sum(len(delivery.subscriptions) for delivery in deliveries)
         return effects + self._executed(self.tracer.on_notification(source, notification, peers, local_count))
 
-    def _executed(self, found: list[TraceEffect]) -> list[Effect]:
+    def _executed(self, traced: list[TraceEffect]) -> list[Effect]:
         effects: list[Effect] = []
-        for effect in found:
+        for effect in traced:
             if isinstance(effect, SendTrace):
                 self._on_sent(self.broker, effect.peer, effect.message)
                 # The driver of cores forwards messages without inspecting them.

@@ -134,14 +134,14 @@ class MoveQueue:
         self._gather()
 
     def _count_paper(self, move: Move) -> None:
-        found = paper_migration(self._virtual, move, self._host_of(move.publisher))
-        self.paper_waits_ms.append(found.wait_ms)
+        migration = paper_migration(self._virtual, move, self._host_of(move.publisher))
+        self.paper_waits_ms.append(migration.wait_ms)
         list_bytes = HEADER_BYTES + ID_BYTES * (1 + len(move.path))
         for a, b in pairwise(move.path):
             self._tally.note(MessageKind.MIGRATION_UPDATE, list_bytes, message_cost(self._inventory, b, a))
             self._tally.note(MessageKind.MIGRATION_COMPLETE, HEADER_BYTES, message_cost(self._inventory, a, b))
-        mean_cost = sum(message_cost(self._inventory, a, b) for a, b in pairwise(move.path)) / found.updates
-        self._tally.note(MessageKind.FORWARDED_SUBSCRIPTION, HEADER_BYTES, mean_cost, found.forwarded)
+        mean_cost = sum(message_cost(self._inventory, a, b) for a, b in pairwise(move.path)) / migration.updates
+        self._tally.note(MessageKind.FORWARDED_SUBSCRIPTION, HEADER_BYTES, mean_cost, migration.forwarded)
         self._tally.note(MessageKind.CLIENT_CONTROL, list_bytes, 0.0, CLIENT_CONTROL_MESSAGES)
 
 

@@ -262,9 +262,9 @@ class PopBroker(TracingBroker):
 
     def _walk(self, source: str | None, request: RelocationRequest) -> list[TraceEffect]:
         publisher, brokers = request.publisher, (self.broker, *request.brokers)
-        found = self._known[publisher].table.closest(source, request.subscriber_total, request.trace)
-        if found is not None:
-            peer, subscriber_total = found
+        closest = self._known[publisher].table.closest(source, request.subscriber_total, request.trace)
+        if closest is not None:
+            peer, subscriber_total = closest
             return [SendTrace(peer, RelocationRequest(publisher, subscriber_total, brokers, request.trace))]
         if len(brokers) == 1:
             return [Chosen(publisher, brokers)]

@@ -197,20 +197,20 @@ class RelocatingOverlay:
         self.tally.note(kind, message.size_bytes, message_cost(self.inventory, broker, peer))
         self.on_sent(broker, peer, message)
 
-    def _on_decided(self, found: Chosen | Gathered) -> None:
-        if isinstance(found, Chosen):
-            self._conclude(found.publisher, found.path, 0.0)
+    def _on_decided(self, decision: Chosen | Gathered) -> None:
+        if isinstance(decision, Chosen):
+            self._conclude(decision.publisher, decision.path, 0.0)
         else:
-            self.on_gathered(found)
-            self._select(found)
+            self.on_gathered(decision)
+            self._select(decision)
 
-    def _select(self, found: Gathered) -> None:
+    def _select(self, gathered: Gathered) -> None:
         """Let the publisher ping the candidates that the selection needs, then conclude with its target."""
         if not isinstance(self.settings, GrapeSettings):
             raise TypeError(f"{type(self.settings).__name__} do not select from reports: use GrapeSettings")
-        selection = Selection(self.settings, found.reports)
+        selection = Selection(self.settings, gathered.reports)
         candidates = selection.to_ping
-        host, home = self.hosts[found.publisher], found.reports[0].broker
+        host, home = self.hosts[gathered.publisher], gathered.reports[0].broker
         delay_ms = self.virtual.overlay.timing.link_delay_ms
         round_trips_ms = {
             broker: delay_ms(host, broker) + delay_ms(broker, host) if broker != host else 0.0 for broker in candidates
@@ -221,7 +221,7 @@ class RelocatingOverlay:
             self._pinging -= 1
             target = selection.target(round_trips_ms)
             path = bootstrap_tree(self.inventory).path(home, target)
-            self._conclude(found.publisher, path, waited_ms)
+            self._conclude(gathered.publisher, path, waited_ms)
 
         waited_ms = max(round_trips_ms.values(), default=0.0)  # Pings are concurrent.
         self._pinging += 1

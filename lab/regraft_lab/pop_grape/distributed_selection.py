@@ -40,14 +40,14 @@ class GrapeSettings:
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        found = []
+        faults = []
         if self.threshold < 1:
-            found.append(f"threshold is {self.threshold}: at least 1 notification makes a trace session")
+            faults.append(f"threshold is {self.threshold}: at least 1 notification makes a trace session")
         if not 0 <= self.weight_percent <= 100:
-            found.append(f"weight_percent is {self.weight_percent}: from 0 to 100")
+            faults.append(f"weight_percent is {self.weight_percent}: from 0 to 100")
         if self.priority not in ("load", "delay"):
-            found.append(f"priority is {self.priority!r}: load or delay")
-        return found
+            faults.append(f"priority is {self.priority!r}: load or delay")
+        return faults
 
 
 class Selection:

@@ -32,18 +32,18 @@ def judge_overhead(distribution: str, variants: tuple[str, ...], claimed: float)
     """Return the judge of "overhead is at most"."""
 
     def judge(measured: Measured) -> Judgement:
-        found = {
+        readings = {
             (variant, x): share
             for variant in variants
             for x, share in _by_x(
                 measured, "message_share", **OVERHEAD, distribution=distribution, variant=variant
             ).items()
         }
-        if not found:
+        if not readings:
             return undecided()
-        worst = max(found, key=lambda key: found[key])
-        evidence = f"at most {found[worst]:.0%} of the notifications ({worst[0]}, X = {worst[1]:g})"
-        holds = found[worst] <= claimed + OVERHEAD_ABOVE_MAX
+        worst = max(readings, key=lambda key: readings[key])
+        evidence = f"at most {readings[worst]:.0%} of the notifications ({worst[0]}, X = {worst[1]:g})"
+        holds = readings[worst] <= claimed + OVERHEAD_ABOVE_MAX
         return verdict(holds, not holds, evidence)
 
     return judge
@@ -140,18 +140,18 @@ def judge_worst_overhead(size: Size) -> Callable[[Measured], Judgement]:
 
 def judge_gathering(measured: Measured) -> Judgement:
     """Judge: fetching and computing takes at most 5 s without pings."""
-    found = {
+    readings = {
         (distribution, x): spent_ms
         for distribution in ("clustered", "random")
         for x, spent_ms in _by_x(
             measured, "selection_without_pings_ms_max", distribution=distribution, variant="delay100"
         ).items()
     }
-    if not found:
+    if not readings:
         return undecided()
-    worst = max(found, key=lambda key: found[key])
-    holds = found[worst] <= GATHER_MS_MAX
-    return verdict(holds, not holds, f"at most {found[worst] / 1000:.1f} s ({worst[0]}, X = {worst[1]:g})")
+    worst = max(readings, key=lambda key: readings[key])
+    holds = readings[worst] <= GATHER_MS_MAX
+    return verdict(holds, not holds, f"at most {readings[worst] / 1000:.1f} s ({worst[0]}, X = {worst[1]:g})")
 
 
 def judge_first_trigger(measured: Measured) -> Judgement:
@@ -160,10 +160,16 @@ def judge_first_trigger(measured: Measured) -> Judgement:
         variant: _by_threshold(measured, "all_messages_share", f"{variant} G", GRAPE_THRESHOLDS, {})
         for variant in GRAPE_VARIANTS
     }
-    first = {variant: found[GRAPE_THRESHOLDS[0]] for variant, found in shares.items() if GRAPE_THRESHOLDS[0] in found}
+    first = {
+        variant: by_threshold[GRAPE_THRESHOLDS[0]]
+        for variant, by_threshold in shares.items()
+        if GRAPE_THRESHOLDS[0] in by_threshold
+    }
     if not first:
         return undecided()
-    evidence = "; ".join(f"{variant} {_listed(found)}" for variant, found in shares.items() if found)
+    evidence = "; ".join(
+        f"{variant} {_listed(by_threshold)}" for variant, by_threshold in shares.items() if by_threshold
+    )
     more = any(share > 1 for share in first.values())
     return verdict(more, not more, f"all messages, of the baseline's: {evidence}")
 
@@ -184,16 +190,16 @@ def judge_range(
     """Return the judge of "overhead varies between"."""
 
     def judge(measured: Measured) -> Judgement:
-        found = {
+        readings = {
             (name, count): share
             for name in names
             for count, share in _by_threshold(measured, "message_share", name, thresholds, OVERHEAD).items()
         }
-        if not found:
+        if not readings:
             return undecided()
-        least, most = (choose(found, key=lambda key: found[key]) for choose in (min, max))
-        evidence = f"{found[least]:.0%} ({least[0]}={least[1]}) to {found[most]:.0%} ({most[0]}={most[1]})"
-        fits = abs(found[least] - low) <= OVERHEAD_ABOVE_MAX and abs(found[most] - high) <= OVERHEAD_ABOVE_MAX
+        least, most = (choose(readings, key=lambda key: readings[key]) for choose in (min, max))
+        evidence = f"{readings[least]:.0%} ({least[0]}={least[1]}) to {readings[most]:.0%} ({most[0]}={most[1]})"
+        fits = abs(readings[least] - low) <= OVERHEAD_ABOVE_MAX and abs(readings[most] - high) <= OVERHEAD_ABOVE_MAX
         return verdict(fits, not fits, evidence)
 
     return judge
@@ -260,21 +266,21 @@ def judge_shorter_wait(measured: Measured) -> Judgement:
 
 def _by_x(measured: Measured, name: str, /, **where: Value) -> dict[float, float]:
     """Return a figure of the brokers on PlanetLab by X."""
-    found = {
+    values = {
         x: measured.value(f"{PREFIX}{name}", **PLANETLAB, **where, interested_brokers=round(x))
         for x in measured.steps(f"{PREFIX}{name}", "interested_brokers", **PLANETLAB, **where)
     }
-    return {x: value for x, value in found.items() if value is not None}
+    return {x: value for x, value in values.items() if value is not None}
 
 
 def _by_threshold(
     measured: Measured, name: str, variant: str, thresholds: tuple[int, ...], where: Mapping[str, Value]
 ) -> dict[int, float]:
-    found = {
+    values = {
         count: measured.value(f"{PREFIX}{name}", **CLUSTER, **where, variant=f"{variant}={count}")
         for count in thresholds
     }
-    return {count: value for count, value in found.items() if value is not None}
+    return {count: value for count, value in values.items() if value is not None}
 
 
 def _listed(by_threshold: Mapping[int, float]) -> str:

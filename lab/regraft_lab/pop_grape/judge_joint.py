@@ -22,7 +22,7 @@ def judge_never_more_expensive(measured: Measured) -> Judgement:
         for workload in ("clustered", "random")
         for predicates in ("shared", "independent")
     ]
-    found = {
+    readings = {
         key: [
             value
             for x in measured.steps("cost_above_best_of_paper_max", "x", **_at(*key))
@@ -30,11 +30,11 @@ def judge_never_more_expensive(measured: Measured) -> Judgement:
         ]
         for key in where
     }
-    known = {key: max(values) for key, values in found.items() if values}
+    known = {key: max(values) for key, values in readings.items() if values}
     if not known:
         return undecided()
     worst = max(known, key=lambda key: known[key])
-    draws = sum(len(values) for values in found.values())
+    draws = sum(len(values) for values in readings.values())
     evidence = f"at most {known[worst]:+.3f} of the baseline's ({', '.join(worst)}; {draws} settings)"
     return verdict(known[worst] <= COST_EXCESS_MAX, known[worst] > COST_EXCESS_MAX, evidence)
 
@@ -45,7 +45,7 @@ def _at(testbed: str, workload: str, predicates: str) -> dict[str, Value]:
 
 def judge_split(measured: Measured) -> Judgement:
     """Judge: load100 and delay100 are far apart with shared predicates, but not with independent ones."""
-    found = {
+    readings = {
         predicates: measured.interval(
             "message_rate_above_load100",
             **{**COUNTED, "predicates": predicates},
@@ -55,7 +55,7 @@ def judge_split(measured: Measured) -> Judgement:
         )
         for predicates in ("shared", "independent")
     }
-    shared, independent = found["shared"], found["independent"]
+    shared, independent = readings["shared"], readings["independent"]
     if shared is None or independent is None:
         return undecided()
     evidence = f"delay100's message rate above load100's: {shared} shared, {independent} independent"

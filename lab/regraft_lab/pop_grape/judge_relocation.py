@@ -174,16 +174,16 @@ def judge_random_alike(way: str, metrics: Sequence[str]) -> Callable[[Measured],
 
 
 def _alike(measured: Measured, way: str, metrics: Sequence[str]) -> Judgement:
-    found = {
+    readings = {
         (metric, x): each
         for metric in metrics
         for x, each in _by_x(measured, f"{metric}_above_load100", **RANDOM, way=way).items()
     }
-    if not found:
+    if not readings:
         return undecided()
-    most = max(found, key=lambda key: abs(found[key].mean))
-    evidence = f"at most {found[most].mean:+.3f} ({most[0].replace('_', ' ')}, X = {most[1]:g})"
-    alike = abs(found[most].mean) <= VIRTUALLY
+    most = max(readings, key=lambda key: abs(readings[key].mean))
+    evidence = f"at most {readings[most].mean:+.3f} ({most[0].replace('_', ' ')}, X = {most[1]:g})"
+    alike = abs(readings[most].mean) <= VIRTUALLY
     return verdict(alike, not alike, evidence)
 
 
@@ -255,17 +255,17 @@ def _mean_cut(measured: Measured, metric: str, way: str) -> float | None:
 
 def judge_random_weights(measured: Measured) -> Judgement:
     """Judge: under the random workload neither metric nor weight matters."""
-    found = {
+    readings = {
         (way, metric, x): each.mean
         for way in (f"{priority}{weight}" for priority in ("load", "delay") for weight in WEIGHTS)
         for metric in ("message_rate", "delay", "hops")
         for x, each in _by_x(measured, f"{metric}_above_load100", **COUNTED, workload="random", way=way).items()
     }
-    if not found:
+    if not readings:
         return undecided()
-    most = max(found, key=lambda key: abs(found[key]))
-    evidence = f"at most {found[most]:+.3f} ({most[0]}, {most[1].replace('_', ' ')}, X = {most[2]:g})"
-    alike = abs(found[most]) <= VIRTUALLY
+    most = max(readings, key=lambda key: abs(readings[key]))
+    evidence = f"at most {readings[most]:+.3f} ({most[0]}, {most[1].replace('_', ' ')}, X = {most[2]:g})"
+    alike = abs(readings[most]) <= VIRTUALLY
     return verdict(alike, not alike, evidence)
 
 
@@ -335,5 +335,5 @@ def judge_selection_time(measured: Measured) -> Judgement:
 
 def _by_x(measured: Measured, name: str, /, **where: Value) -> dict[float, Interval]:
     """Return a figure with its interval by X."""
-    found = {x: measured.interval(name, **where, x=round(x)) for x in measured.steps(name, "x", **where)}
-    return {x: each for x, each in found.items() if each is not None}
+    intervals = {x: measured.interval(name, **where, x=round(x)) for x in measured.steps(name, "x", **where)}
+    return {x: each for x, each in intervals.items() if each is not None}

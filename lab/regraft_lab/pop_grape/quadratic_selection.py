@@ -102,15 +102,15 @@ def select_quadratic(
 
 def downstream_brokers(brokers: Brokers, home: str) -> list[str]:
     """Return the brokers that got at least one notification of the session from ``home``, without ``home``."""
-    found = []
+    downstream = []
     frontier = [(home, CLIENT)]
     while frontier:
         current, previous = frontier.pop()
         for neighbour in brokers[current].neighbours:
             if neighbour != previous and calc_downstream_bv(brokers, neighbour, current):
-                found.append(neighbour)
+                downstream.append(neighbour)
                 frontier.append((neighbour, current))
-    return found
+    return downstream
 
 
 def reports_of(

@@ -144,7 +144,7 @@ def _subscriptions(
     publisher: str, brokers: Sequence[str], settings: QuoteSettings, rng: random.Random
 ) -> list[QuoteSubscription]:
     chosen = rng.sample(list(brokers), min(settings.interested_brokers, len(brokers)))
-    found = []
+    subscriptions = []
     for place, rating in enumerate(ratings(settings.distribution, settings.subscribers_per_publisher)):
         home = rng.choice(chosen)
         if settings.distribution == "clustered" and len(chosen) > 1:
@@ -152,8 +152,8 @@ def _subscriptions(
         filter_ = shared_filter(publisher, rating)
         if settings.sampling == "independent" and rating != "high":
             filter_ = sampled_filter(publisher, SINK_SHARES[rating], rng)
-        found.append(QuoteSubscription(f"{publisher}-{place:03d}-{rating}", publisher, home, rating, filter_))
-    return found
+        subscriptions.append(QuoteSubscription(f"{publisher}-{place:03d}-{rating}", publisher, home, rating, filter_))
+    return subscriptions
 
 
 def ratings(distribution: Distribution, count: int) -> list[Rating]:
@@ -161,10 +161,10 @@ def ratings(distribution: Distribution, count: int) -> list[Rating]:
     shares = RATING_SHARES[distribution]
     high = max(1, round(shares["high"] * count))
     medium = min(round(shares["medium"] * count), count - high)
-    found: list[Rating] = ["high"] * high
-    found += ["medium"] * medium
-    found += ["low"] * (count - high - medium)
-    return found
+    grades: list[Rating] = ["high"] * high
+    grades += ["medium"] * medium
+    grades += ["low"] * (count - high - medium)
+    return grades
 
 
 # --- quotes and filters ------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ QUICK = Size(
 def all_tasks(size: Size, seed: int) -> list[Task]:
     """Return the tasks of one run, longest first, so that the last ones to finish are short."""
     distributions: tuple[Distribution, ...] = ("clustered", "random")
-    found = [
+    tasks = [
         Task("emulated", testbed, distribution, sampling, x, seed, draw, EMULATED_WAYS, size.publisher_count)
         for testbed, by_sampling in size.draws.items()
         for sampling, draws in by_sampling.items()
@@ -143,7 +143,7 @@ def all_tasks(size: Size, seed: int) -> list[Task]:
         for x in size.interested_brokers
     ]
     samplings: tuple[Sampling, ...] = ("shared", "independent")
-    found += [
+    tasks += [
         Task(
             "counted", "hops", distribution, sampling, x, seed, 0,
             WEIGHT_WAYS if sampling == "shared" else COUNTED_WAYS, COUNTED_PUBLISHERS, draws=size.counted_draws,
@@ -152,14 +152,14 @@ def all_tasks(size: Size, seed: int) -> list[Task]:
         for sampling in samplings
         for x in size.counted_brokers
     ]  # fmt: skip
-    found += [
+    tasks += [
         Task(
             "sessions", "cluster", "clustered", "shared", SESSION_BROKERS, seed, draw, SESSION_WAYS, 1,
             steps=size.session_lengths, publications=size.session_publications,
         )
         for draw in range(size.session_draws)
     ]  # fmt: skip
-    return sorted(found + _broker_tasks(size, seed), key=lambda each: -each.work_count)
+    return sorted(tasks + _broker_tasks(size, seed), key=lambda each: -each.work_count)
 
 
 def _broker_tasks(size: Size, seed: int) -> list[Task]:
@@ -171,19 +171,19 @@ def _broker_tasks(size: Size, seed: int) -> list[Task]:
         notifications_per_s=NOTIFICATIONS_PER_S, simulated_s=SIMULATED_S,
     )  # fmt: skip
     replace = msgspec.structs.replace
-    found = [
+    tasks = [
         replace(blank, distribution=distribution, interested_brokers=x)
         for distribution in distributions
         for x in size.distributed_brokers
     ]
     if size.has_triggers:
-        found.append(
+        tasks.append(
             replace(
                 blank, kind="triggers", testbed="cluster", interested_brokers=TRIGGER_BROKERS, ways=(STATIC, *TRIGGERS)
             )
         )
     if size.migrations:
-        found.append(
+        tasks.append(
             replace(blank, kind="migrations", interested_brokers=MIGRATION_BROKERS, ways=(), draws=size.migrations)
         )
-    return found
+    return tasks

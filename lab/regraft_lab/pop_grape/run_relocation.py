@@ -188,7 +188,7 @@ def _moved(inventory: Inventory, before: Homes, after: Homes) -> tuple[int, int]
 
 
 def _subscribers_at(workload: QuoteWorkload) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
+    subscribers: dict[str, set[str]] = {}
     for subscription in workload.subscriptions:
-        found.setdefault(subscription.publisher, set()).add(subscription.home)
-    return {publisher: sorted(brokers) for publisher, brokers in sorted(found.items())}
+        subscribers.setdefault(subscription.publisher, set()).add(subscription.home)
+    return {publisher: sorted(brokers) for publisher, brokers in sorted(subscribers.items())}

@@ -52,17 +52,17 @@ def migration_figures(interested_brokers: int, seed: int, repeats: int) -> list[
     traffic = QuoteTraffic(virtual.overlay, workload, began_ms)
     traffic.start()
     virtual.run_until(began_ms)
-    found: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
+    timings: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
     for publisher, hops in zip(workload.publishers, wanted, strict=True):
         away = hops_between(tree, publisher.home)
         target = rng.choice([broker for broker in tree.brokers if away[broker] == hops])
-        found[hops].append(_move(overlay, publisher.name, tree.path(publisher.home, target)))
+        timings[hops].append(_move(overlay, publisher.name, tree.path(publisher.home, target)))
     traffic.stop()
     account = virtual.finish(DRAIN_MS_MAX)
     if not (account.final and account.is_clean):
         raise UncleanRunError(f"migrations with seed {seed}: {account}")
     figures: list[Figure] = []
-    for hops, times_ms in sorted(found.items()):
+    for hops, times_ms in sorted(timings.items()):
         where: dict[str, str | int | float] = {"hops": hops, "moves": len(times_ms)}
         for place, name in enumerate(("publisher_wait_ms", "paper_wait_ms", "move_ms")):
             values_ms = [times[place] for times in times_ms]

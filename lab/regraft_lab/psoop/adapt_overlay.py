@@ -121,14 +121,14 @@ def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> 
     With CI either end may ask, or both. lMST and lMIT evaluate the same at both ends, so one request per pair is
     counted. Requests that consensus refuses are included. Source: Jaeger07, sections 4.1 and 4.3.2.
     """
-    longer = [found for hops, found in paths.items() if hops > 1]
+    longer = [path for hops, path in paths.items() if hops > 1]
     if planner == CI.name:
         known = local_knowledge(state, paths)
-        return [wanting_paths(found, known) for found in longer]
+        return [wanting_paths(path, known) for path in longer]
     asking = []
     weights = state.inventory.link_cost if planner == swap_links_lmst.PLANNER else -state.interest
-    for found in longer:
-        ascending = found[found[:, 0] < found[:, -1]]
+    for path in longer:
+        ascending = path[path[:, 0] < path[:, -1]]
         heaviest = weights[ascending[:, :-1], ascending[:, 1:]].max(axis=1)
         asking.append(ascending[heaviest > weights[ascending[:, 0], ascending[:, -1]]])
     return asking

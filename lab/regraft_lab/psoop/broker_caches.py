@@ -113,7 +113,7 @@ def _with_single_merged(holds: NDArray[np.bool_], counts: Ids, single: NDArray[n
 
 def _ids_of_broker(workload: Workload) -> list[Ids]:
     """Return the ids that each broker published or delivered, in order of time."""
-    found: list[Ids] = []
+    ids: list[Ids] = []
     wanting = [[] for _ in range(workload.settings.broker_count)]  # type: list[list[int]]
     for flow, brokers in enumerate(workload.members.tolist()):
         for broker in brokers:
@@ -123,5 +123,5 @@ def _ids_of_broker(workload: Workload) -> list[Ids]:
     starts = np.concatenate([[0], ends[:-1]])
     for flows in wanting:
         parts = [by_flow[starts[flow] : ends[flow]] for flow in flows]
-        found.append(np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64))
-    return found
+        ids.append(np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64))
+    return ids

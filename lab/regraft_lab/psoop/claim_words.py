@@ -32,8 +32,8 @@ class PaperClaim(Claim):
 
     def judged(self, measured: Measured) -> Judgement:
         """Return the judgement; undecided after a short run, which mostly shows the initial adaptation."""
-        found = self.judge(measured)
+        readings = self.judge(measured)
         ticks = measured.steps("cost_vs_random", "ticks", figure=self.full_length_of) if self.full_length_of else []
         if not ticks or ticks[-1] >= PAPER_TICKS:
-            return found
-        return undecided(f"{found.evidence}; only {ticks[-1]:,.0f} ticks")
+            return readings
+        return undecided(f"{readings.evidence}; only {ticks[-1]:,.0f} ticks")

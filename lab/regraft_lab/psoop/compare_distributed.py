@@ -124,13 +124,13 @@ def _message_figures(run: DistributedRun, where: Where, kinds: Iterable[MessageK
 def _decision_figures(run: DistributedRun, where: Where) -> list[Figure]:
     if run.agreement is None:
         return []
-    found = run.agreement
+    agreement = run.agreement
     figures = [
         Figure("psoop_distributed_agreed", where, run.agreed, "1"),
-        Figure("psoop_distributed_agreed_taken_share", where, round(found.agreed_taken_share, 4), "1"),
-        Figure("psoop_distributed_proposed", where, found.proposed, "1"),
-        Figure("psoop_distributed_proposed_known", where, found.proposed_known, "1"),
-        Figure("psoop_distributed_proposed_taken_share", where, round(found.proposed_taken_share, 4), "1"),
+        Figure("psoop_distributed_agreed_taken_share", where, round(agreement.agreed_taken_share, 4), "1"),
+        Figure("psoop_distributed_proposed", where, agreement.proposed, "1"),
+        Figure("psoop_distributed_proposed_known", where, agreement.proposed_known, "1"),
+        Figure("psoop_distributed_proposed_taken_share", where, round(agreement.proposed_taken_share, 4), "1"),
     ]
     return figures + [
         Figure("psoop_distributed_released", where | {"reason": reason}, count, "1")
@@ -163,7 +163,7 @@ def table_of(runs: Iterable[DistributedRun]) -> Table:
         for kinds in GROUPS.values():
             messages, size_bytes, _ = _totals(run, kinds)
             shares += [f"{messages / run.notification_messages:.1%}", f"{size_bytes / run.notification_bytes:.1%}"]
-        found = run.agreement
+        agreement = run.agreement
         table.add_row(
             run.variant,
             f"{run.cost_share:.3f}",
@@ -172,8 +172,8 @@ def table_of(runs: Iterable[DistributedRun]) -> Table:
             str(run.exchanged),
             str(run.transitions),
             *shares,
-            "" if found is None else f"{found.agreed_taken} of {found.agreed}",
-            "" if found is None else f"{found.proposed_taken} of {found.proposed}",
+            "" if agreement is None else f"{agreement.agreed_taken} of {agreement.agreed}",
+            "" if agreement is None else f"{agreement.proposed_taken} of {agreement.proposed}",
         )
     return table
 

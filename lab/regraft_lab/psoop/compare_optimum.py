@@ -109,20 +109,20 @@ def optimum_figures(
 
 def _figures_of(setting: SmallSetting, broker_count: int, ratios: dict[str, list[float]]) -> list[Figure]:
     figures = []
-    for name, found in ratios.items():
+    for name, above in ratios.items():
         where: dict[str, str | int | float] = {
             "planner": name,
             "brokers": broker_count,
             "costs": setting.costs,
             "flows": setting.flow_count,
             "subscribers": setting.subscriber_count,
-            "instances": len(found),
+            "instances": len(above),
         }
-        optimal = sum(ratio <= 1 + EQUAL_SHARE for ratio in found)
+        optimal = sum(ratio <= 1 + EQUAL_SHARE for ratio in above)
         figures += [
-            Figure("optimum_ratio_mean", where, fmean(found), "1"),
-            Figure("optimum_ratio_worst", where, max(found), "1"),
-            Figure("optimum_found_share", where, optimal / len(found), "1"),
+            Figure("optimum_ratio_mean", where, fmean(above), "1"),
+            Figure("optimum_ratio_worst", where, max(above), "1"),
+            Figure("optimum_found_share", where, optimal / len(above), "1"),
         ]
     return figures
 

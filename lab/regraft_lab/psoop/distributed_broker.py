@@ -164,11 +164,11 @@ class DistributedBroker:
 
     def _sweep(self) -> None:
         """Forget brokers not heard from since the last sweep, and mark the others as not fresh."""
-        for broker in [broker for broker, found in self.received.items() if not found.is_fresh]:
+        for broker in [broker for broker, reception in self.received.items() if not reception.is_fresh]:
             del self.received[broker]
             self._link_costs.pop(broker, None)
-        for found in self.received.values():
-            found.is_fresh = False
+        for reception in self.received.values():
+            reception.is_fresh = False
 
     # --- evaluation (4.1) ------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class DistributedBroker:
     @property
     def mean_common(self) -> float:
         """The mean of I_ij over all brokers heard from: phi of Eq. 6."""
-        return sum(found.common for found in self.received.values()) / max(len(self.received), 1)
+        return sum(reception.common for reception in self.received.values()) / max(len(self.received), 1)
 
     def shared_with(self, broker: str, other: str) -> float:
         """Return I_ikj for two other brokers; raise KeyError if one has not been heard from."""

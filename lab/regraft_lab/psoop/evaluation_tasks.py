@@ -154,32 +154,32 @@ def all_tasks(size: Size, seed: int, data: str = "") -> list[Task]:
         )  # fmt: skip
 
     replace = msgspec.structs.replace
-    found = [
+    tasks = [
         replace(task("fig4", "transit_stub", topology, FIG4_VARIANTS, size.regime_ticks), regimes=3)
         for topology in range(size.topologies["fig4"])
     ]
     others: tuple[Network, ...] = ("uniform", "planetlab", "zoo") if data else ("uniform", "planetlab")
-    found += [
+    tasks += [
         task("fig4", network, topology, FIG4_VARIANTS, size.regime_ticks)
         for network in others
         for topology in range(size.other_topologies)
     ]
-    found += [
+    tasks += [
         replace(task("fig4", "transit_stub", topology, COMPARED_VARIANTS, size.regime_ticks), memory="interval")
         for topology in range(size.other_topologies)
     ]
-    found += [
+    tasks += [
         replace(
             task("fig5", "transit_stub", topology, ("random_tree", "swap_links_ci"), size.regime_ticks), steps=size.etas
         )
         for topology in range(size.topologies["fig5"])
     ]
-    found += [
+    tasks += [
         replace(task("fig6", "transit_stub", topology, COMPARED_VARIANTS, size.regime_ticks), steps=size.alphas)
         for topology in range(size.topologies["fig6"])
     ]
     networks: tuple[Network, ...] = ("transit_stub", "uniform")
-    found += [
+    tasks += [
         replace(
             task("figh", network, topology, COMPARED_VARIANTS, size.memory_ticks),
             steps=size.lifetimes,
@@ -188,8 +188,8 @@ def all_tasks(size: Size, seed: int, data: str = "") -> list[Task]:
         for network in networks
         for topology in range(size.topologies["figh"])
     ]
-    found += [
+    tasks += [
         Task("optimum", "small", 0, seed, (), 0, steps=(brokers,), instances=size.optimum_instances)
         for brokers in size.optimum_brokers
     ]
-    return sorted(found, key=lambda each: -each.work_count)
+    return sorted(tasks, key=lambda each: -each.work_count)

@@ -31,11 +31,11 @@ EQUAL_WITHIN = 0.02  # Equal: more expensive than the other by at most this shar
 
 def judge_workload(measured: Measured) -> Judgement:
     """Judge: there are approximately 50 notifications for each issued subscription."""
-    found = measured.interval("notifications_per_subscription", figure="fig4")
-    if found is None:
+    readings = measured.interval("notifications_per_subscription", figure="fig4")
+    if readings is None:
         return undecided()
     low, high = NOTIFICATIONS_PER_SUBSCRIPTION
-    return verdict(low <= found.mean <= high, not low <= found.mean <= high, f"{found.mean:.1f}")
+    return verdict(low <= readings.mean <= high, not low <= readings.mean <= high, f"{readings.mean:.1f}")
 
 
 def judge_all_reduce(memory: Memory) -> Callable[[Measured], Judgement]:
@@ -57,8 +57,8 @@ def judge_all_reduce(memory: Memory) -> Callable[[Measured], Judgement]:
 
 def _settled_costs(measured: Measured, memory: Memory) -> dict[str, Interval]:
     where: dict[str, Value] = {**FIG4, "memory": memory, "period": "settled"}
-    found = {name: measured.interval("cost_vs_random", **where, planner=name) for name in HEURISTICS}
-    return {name: interval for name, interval in found.items() if interval is not None}
+    intervals = {name: measured.interval("cost_vs_random", **where, planner=name) for name in HEURISTICS}
+    return {name: interval for name, interval in intervals.items() if interval is not None}
 
 
 def judge_jumps(measured: Measured) -> Judgement:
@@ -101,8 +101,12 @@ def judge_recovery(measured: Measured) -> Judgement:
 
 
 def _above_ci(measured: Measured, name: str, **where: Value) -> dict[str, Interval] | None:
-    found = {other: measured.interval(name, planner=other, **where) for other in ("swap_links_lmst", "swap_links_lmit")}
-    return None if None in found.values() else {other: each for other, each in found.items() if each is not None}
+    intervals = {
+        other: measured.interval(name, planner=other, **where) for other in ("swap_links_lmst", "swap_links_lmit")
+    }
+    return (
+        None if None in intervals.values() else {other: each for other, each in intervals.items() if each is not None}
+    )
 
 
 def judge_ci_best(measured: Measured) -> Judgement:
@@ -133,8 +137,8 @@ def judge_intervals(measured: Measured) -> Judgement:
 
 
 def _by_eta(measured: Measured, name: str, etas: Sequence[float], **where: Value) -> dict[float, Interval]:
-    found = {eta: measured.interval(name, figure="fig5", planner="swap_links_ci", eta=eta, **where) for eta in etas}
-    return {eta: each for eta, each in found.items() if each is not None}
+    intervals = {eta: measured.interval(name, figure="fig5", planner="swap_links_ci", eta=eta, **where) for eta in etas}
+    return {eta: each for eta, each in intervals.items() if each is not None}
 
 
 def judge_eta_four(measured: Measured) -> Judgement:
@@ -200,8 +204,10 @@ def judge_overhead(measured: Measured) -> Judgement:
 
 def _by_alpha(measured: Measured, name: str, planner: str) -> dict[float, Interval]:
     where: dict[str, Value] = {"figure": "fig6", "planner": planner, "period": "all"}
-    found = {alpha: measured.interval(name, **where, alpha=alpha) for alpha in measured.steps(name, "alpha", **where)}
-    return {alpha: each for alpha, each in found.items() if each is not None}
+    intervals = {
+        alpha: measured.interval(name, **where, alpha=alpha) for alpha in measured.steps(name, "alpha", **where)
+    }
+    return {alpha: each for alpha, each in intervals.items() if each is not None}
 
 
 def judge_lmst_by_alpha(measured: Measured) -> Judgement:

@@ -86,9 +86,11 @@ def _judge_memory(measured: Measured, lifetimes: float, ci_best: bool) -> Judgem
         for other in ("swap_links_lmst", "swap_links_lmit"):
             steps = measured.steps("forwarding_above_ci", "lifetimes", **where, costs=network, planner=other)
             for step in steps:
-                found = measured.interval("forwarding_above_ci", **where, costs=network, planner=other, lifetimes=step)
-                if found is not None and (step >= lifetimes if ci_best else step == lifetimes):
-                    above[network, other, step] = found
+                readings = measured.interval(
+                    "forwarding_above_ci", **where, costs=network, planner=other, lifetimes=step
+                )
+                if readings is not None and (step >= lifetimes if ci_best else step == lifetimes):
+                    above[network, other, step] = readings
     if not above:
         return undecided()
     evidence = ", ".join(

@@ -30,8 +30,8 @@ def broadcast_cost(paths: Mapping[int, Paths], inventory: Inventory) -> float:
     first one.
     """
     cost = float(inventory.processing_cost.sum())
-    for found in paths.values():
-        before, last = found[:, -2], found[:, -1]
+    for length_paths in paths.values():
+        before, last = length_paths[:, -2], length_paths[:, -1]
         cost += float((inventory.link_cost[before, last] + inventory.processing_cost[last]).sum())
     return cost
 

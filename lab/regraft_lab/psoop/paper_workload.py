@@ -143,7 +143,7 @@ def draw_subscribers(
     # A broker is drawn by the place of a uniform number among the cumulative load values.
     sums = np.cumsum(rng.uniform(size=(len(starts), settings.broker_count)), axis=1)
     shares = sums / sums[:, -1:]
-    found = []
+    drawn = []
     for _ in range(settings.type_count):
         present: list[int] = []
         while len(present) <= settings.subscribers_per_type:
@@ -158,8 +158,8 @@ def draw_subscribers(
             staying = present[:leaving] + present[leaving + 1 :]
             present[leaving] = _other_broker(staying, shares[np.searchsorted(starts, at, side="right") - 1], rng)
             members.append(list(present))
-        found.append((np.array(members, dtype=np.int64), changed_at))
-    return found
+        drawn.append((np.array(members, dtype=np.int64), changed_at))
+    return drawn
 
 
 def _other_broker(taken: Sequence[int], shares: NDArray[np.float64], rng: np.random.Generator) -> int:

@@ -142,12 +142,12 @@ def _waxman_lengths(points: Costs, sides: Costs, rng: np.random.Generator) -> Co
 
 def _shortest(lengths: Costs) -> Costs:
     """Return the lengths of all shortest paths of each graph (Floyd-Warshall, vectorised over graphs and pairs)."""
-    found = lengths.copy()
-    nodes = np.arange(found.shape[-1])
-    found[..., nodes, nodes] = 0.0
+    shortest = lengths.copy()
+    nodes = np.arange(shortest.shape[-1])
+    shortest[..., nodes, nodes] = 0.0
     for via in nodes:
-        np.minimum(found, found[..., :, via, None] + found[..., via, None, :], out=found)
-    return found
+        np.minimum(shortest, shortest[..., :, via, None] + shortest[..., via, None, :], out=shortest)
+    return shortest
 
 
 def _core_lengths(world_km: Costs, inside_km: Costs, rng: np.random.Generator) -> Costs:

@@ -56,11 +56,11 @@ def _cheapest_links(instance: PackingInstance) -> np.ndarray[tuple[int], np.dtyp
     count = instance.broker_count
     left = np.ones(count, dtype=np.bool_)
     left[0] = False
-    near, found = instance.core_price[0].copy(), np.zeros(max(count - 1, 0))
+    near, cheapest = instance.core_price[0].copy(), np.zeros(max(count - 1, 0))
     for place in range(count - 1):
         at = int(np.where(left, near, np.inf).argmin())
-        found[place], left[at] = near[at], False
+        cheapest[place], left[at] = near[at], False
         near = np.minimum(near, instance.core_price[at])
-    found.sort()
-    assert np.isclose(found.sum(), tree_prices(instance.core_price, np.ones((1, count), dtype=np.bool_))[0])
-    return found
+    cheapest.sort()
+    assert np.isclose(cheapest.sum(), tree_prices(instance.core_price, np.ones((1, count), dtype=np.bool_))[0])
+    return cheapest

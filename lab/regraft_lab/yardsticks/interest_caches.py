@@ -154,11 +154,11 @@ def _first_bits(words: Words, order: NDArray[np.intp], count: int) -> Words:
 
 def _ids(sets: DeliverySets) -> Words:
     """Return the identifier of each bit of the columns."""
-    found = [
+    ids = [
         notification_ids(publisher, np.arange(block * 64, block * 64 + 64, dtype=np.uint64))
         for publisher, block in sets.columns
     ]
-    return np.concatenate([np.zeros(0, dtype=np.uint64), *found])
+    return np.concatenate([np.zeros(0, dtype=np.uint64), *ids])
 
 
 def _bits(words: Words) -> NDArray[np.bool_]:

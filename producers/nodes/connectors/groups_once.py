@@ -40,8 +40,8 @@ def group_suffix(group: str) -> str:
 
 def group_of(subscription: str) -> str:
     """Return the group of a subscription, "" if it belongs to none."""
-    found = _NAME.fullmatch(subscription)
-    return unquote(found[1]) if found else ""
+    match = _NAME.fullmatch(subscription)
+    return unquote(match[1]) if match else ""
 
 
 class GroupHandlers:

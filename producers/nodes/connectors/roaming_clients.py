@@ -50,8 +50,8 @@ class RoamingClients:
         """
         first = self.noted_count - len(self._noted)
         begin = max(place, first)
-        found = tuple(islice(self._noted, begin - first, begin - first + ANNOUNCED_MAX))
-        return begin + len(found), tuple(filter(self._knows, found))
+        announced = tuple(islice(self._noted, begin - first, begin - first + ANNOUNCED_MAX))
+        return begin + len(announced), tuple(filter(self._knows, announced))
 
     def take(self, peer: str, clients: Collection[str]) -> None:
         """Count those that ask for a session at a peer and are known here, once each."""

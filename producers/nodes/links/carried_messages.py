@@ -134,38 +134,38 @@ def is_notification(body: bytes) -> bool:
 
 def message_of(body: bytes) -> Message:
     """Return the message in a frame's body; raise LinkError if there is none, or one beyond the bounds."""
-    found = _checked(body)
-    if not isinstance(found, NotificationBody):
-        return found[0] if len(found) == 1 else Bundle(found)
+    content = _checked(body)
+    if not isinstance(content, NotificationBody):
+        return content[0] if len(content) == 1 else Bundle(content)
     return CarriedNotification(
-        found.publisher,
-        found.sequence,
-        found.publish_ms,
-        found.home,
-        found.epoch,
-        content_of(found.subject),
-        len(found.payload),
-        subject=found.subject,
-        reply=found.reply,
-        headers=found.headers,
-        payload=found.payload,
+        content.publisher,
+        content.sequence,
+        content.publish_ms,
+        content.home,
+        content.epoch,
+        content_of(content.subject),
+        len(content.payload),
+        subject=content.subject,
+        reply=content.reply,
+        headers=content.headers,
+        payload=content.payload,
         body=body,
-        handlers=found.handlers,
+        handlers=content.handlers,
     )
 
 
 def _checked(body: bytes) -> NotificationBody | tuple[Any, ...]:
     """Return a notification's body or the control messages, within the bounds; raise LinkError for anything else."""
     try:
-        found: NotificationBody | ControlBody = _BODIES.decode(body)
-        if isinstance(found, ControlBody):
-            messages = tuple(_CONTROL[name].decode(raw) for name, raw in found.messages)
+        body_read: NotificationBody | ControlBody = _BODIES.decode(body)
+        if isinstance(body_read, ControlBody):
+            messages = tuple(_CONTROL[name].decode(raw) for name, raw in body_read.messages)
             for one in messages:
                 _check_control(one)
             return messages
-        _check(subject_fault(found.subject) or block_fault(found.headers))
-        _check(subject_fault(found.reply) if found.reply else "")
-        return found
+        _check(subject_fault(body_read.subject) or block_fault(body_read.headers))
+        _check(subject_fault(body_read.reply) if body_read.reply else "")
+        return body_read
     except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
         raise LinkError(
             f"a frame of {len(body)} bytes is not a message ({error}): check that the peer is a node of this version"

@@ -116,23 +116,23 @@ class LinkConnection(asyncio.Protocol):
             self._ack_timer = asyncio.get_running_loop().call_later(ACKNOWLEDGE_AFTER_S, self._acknowledge)
 
     def _handle_link_frame(self, body: bytes) -> None:
-        found = read_link_frame(body)
-        if isinstance(found, Hello):
+        frame = read_link_frame(body)
+        if isinstance(frame, Hello):
             if self.session is not None:
                 raise LinkError("a second hello arrived over one connection")
-            self.session = self._on_hello(self, found)
+            self.session = self._on_hello(self, frame)
             self._reader.body_bytes_max = BODY_BYTES_MAX
             if self._begin is None:
                 self.write(link_frame(self.session.hello()))
             self.flush()
         elif self.session is None:
-            raise LinkError(f"{type(found).__name__} arrived before a hello")
-        elif isinstance(found, Acknowledgement):
-            self.session.acknowledge(found.number)
-        elif not found.is_answer:
-            self.write(link_frame(Probe(found.sent_ms, True)))
-            self.on_clients(self.peer, found.clients)
-        elif self._probed_s is not None and found.sent_ms == self._probed_s * 1_000:  # What it repeats is not trusted.
+            raise LinkError(f"{type(frame).__name__} arrived before a hello")
+        elif isinstance(frame, Acknowledgement):
+            self.session.acknowledge(frame.number)
+        elif not frame.is_answer:
+            self.write(link_frame(Probe(frame.sent_ms, True)))
+            self.on_clients(self.peer, frame.clients)
+        elif self._probed_s is not None and frame.sent_ms == self._probed_s * 1_000:  # What it repeats is not trusted.
             self._measure((time.monotonic() - self._probed_s) * 1_000)
             self._probed_s = None
 

@@ -49,9 +49,9 @@ def frame(number: int, body: bytes) -> bytes:
     return HEAD.pack(len(body), number) + body
 
 
-def link_frame(found: LinkFrame) -> bytes:
+def link_frame(values: LinkFrame) -> bytes:
     """Return a hello, acknowledgement or probe as a frame."""
-    return frame(0, _ENCODER.encode(found))
+    return frame(0, _ENCODER.encode(values))
 
 
 def read_link_frame(body: bytes) -> LinkFrame:

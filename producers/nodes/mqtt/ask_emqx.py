@@ -37,15 +37,15 @@ class _Page(msgspec.Struct):
 
 def filters_of_clients(api: BrokerApi) -> dict[str, list[str]]:
     """Return each client's filters; raise NoAnswerError if the interface does not answer, or lists too many."""
-    found: dict[str, list[str]] = {}
+    by_client: dict[str, list[str]] = {}
     for page in range(1, PAGES_MAX + 1):
         answer = api.ask(f"{PATH}?page={page}&limit={PAGE}", _Page)
         for each in answer.data:
             prefix = next((prefix for prefix in _PREFIXES if each.topic.startswith(prefix)), "")
-            found.setdefault(each.clientid, []).append(each.topic.removeprefix(prefix))
+            by_client.setdefault(each.clientid, []).append(each.topic.removeprefix(prefix))
         has_more = len(answer.data) == PAGE if answer.meta.hasnext is None else answer.meta.hasnext
         if not has_more:
-            return found
+            return by_client
     raise NoAnswerError(
         f"{api.url}{PATH} lists more than {PAGE * PAGES_MAX:,} subscriptions, which is the limit: name what crosses in "
         "node.connector_filters, and give no node.connector_api"

@@ -52,10 +52,10 @@ def form_of(line: str, own_filter: str, names: Sequence[str]) -> LineForm | None
 
     The node may be called by one of ``names``, or by a name of its certificate, which the node does not know.
     """
-    found = re.fullmatch(rf"(.*) \d+ {re.escape(own_filter)}", line, re.DOTALL)  # The number is the quality of service.
-    if found is None:
+    match = re.fullmatch(rf"(.*) \d+ {re.escape(own_filter)}", line, re.DOTALL)  # The number is the quality of service.
+    if match is None:
         return None
-    head = found[1]
+    head = match[1]
     name = next((one for one in names if one and (head == one or head.endswith(f": {one}"))), "")
     name = name or head.rpartition(": ")[2]
     return LineForm(name, line, re.compile(_begin_of(head.removesuffix(name))))

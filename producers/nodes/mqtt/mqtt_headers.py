@@ -123,10 +123,12 @@ def _packed(*texts: str) -> str:
 
 def _unpacked(value: str) -> list[str] | None:
     try:
-        found = json.loads(base64.b64decode(value, validate=True))
+        unpacked = json.loads(base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError):
         return None
-    return found if isinstance(found, list) and found and all(isinstance(one, str) for one in found) else None
+    return (
+        unpacked if isinstance(unpacked, list) and unpacked and all(isinstance(one, str) for one in unpacked) else None
+    )
 
 
 def _bytes_of(value: str) -> bytes | None:

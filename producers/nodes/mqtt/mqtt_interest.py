@@ -111,11 +111,11 @@ class MqttInterest:
         with self._wanted.net_changes(), self._catching_up():
             for entry in entries:
                 if not self._handle_notice(entry, now_s):
-                    found = self._names_and_filters(entry)
-                    is_known = any(self._is_known(name) for name, _ in found)
-                    if found and (is_known or not self._handle_unsubscribe(entry)):
-                        self._take_subscribing(found)
-                    elif not found:
+                    subscriptions = self._names_and_filters(entry)
+                    is_known = any(self._is_known(name) for name, _ in subscriptions)
+                    if subscriptions and (is_known or not self._handle_unsubscribe(entry)):
+                        self._take_subscribing(subscriptions)
+                    elif not subscriptions:
                         self._handle_unsubscribe(entry)
 
     @contextmanager
@@ -187,12 +187,12 @@ class MqttInterest:
     # --- entries of the log ------------------------------------------------------------------------------------------
 
     def _handle_subscribe(self, entry: str) -> None:
-        if found := self._names_and_filters(entry):
-            self._take_subscribing(found)
+        if subscriptions := self._names_and_filters(entry):
+            self._take_subscribing(subscriptions)
 
-    def _take_subscribing(self, found: list[tuple[str, str]]) -> None:
+    def _take_subscribing(self, subscriptions: list[tuple[str, str]]) -> None:
         """Take a subscription, in each way in which its line can be read."""
-        for name, wanted in found:
+        for name, wanted in subscriptions:
             if self._is_own(name):
                 continue
             try:
@@ -224,11 +224,11 @@ class MqttInterest:
 
     def _names_and_filters(self, entry: str) -> list[tuple[str, str]]:
         """Split "NAME QOS FILTER" wherever the name is known, else at the first QoS: both may contain spaces."""
-        found = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
-        known = [one for one in found if self._is_known(one[0])]
+        subscriptions = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
+        known = [one for one in subscriptions if self._is_known(one[0])]
         if len(known) > 1:
             self.counts[AMBIGUOUS] += 1
-        return known or found[:1]
+        return known or subscriptions[:1]
 
     def _is_known(self, name: str) -> bool:
         return name in self._clients or self._is_own(name)
@@ -265,23 +265,23 @@ class MqttInterest:
 
     def _handle_connected(self, text: str) -> None:
         """Handle "NAME (pVERSION, cCLEAN, ...)", in each way in which it can be read."""
-        found = list(_OPTIONS.finditer(text))
-        if len(found) > 1:
+        matches = list(_OPTIONS.finditer(text))
+        if len(matches) > 1:
             self.counts[AMBIGUOUS] += 1
-        for options in found:
+        for options in matches:
             name, protocol, is_clean = text[: options.start()], int(options[1]), options[2] == "1"
             if self._is_own(name):
                 continue
             if _ADDRESS.search(name) and len(self._bracketed) < REFUSED_MAX:
                 self._bracketed[name] = None
-            if is_clean and len(found) == 1:
+            if is_clean and len(matches) == 1:
                 self._forget(name)
             client = self._clients.get(name) or self._new_client(name)
             if client is not None:
                 has_session = protocol >= MQTT_5 or not is_clean
-                client.has_session = has_session or (len(found) > 1 and client.has_session)
+                client.has_session = has_session or (len(matches) > 1 and client.has_session)
                 client.asked_for_session, client.left_s = not is_clean, None
-            if not (is_clean or self._is_catching_up or len(found) > 1):
+            if not (is_clean or self._is_catching_up or len(matches) > 1):
                 self.on_session(name)
 
     # --- clients and subjects ----------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def fields_for(message: LocalMessage, stamp: tuple[str, str]) -> tuple[int, Publ
 def _publish_fields(block: bytes, reply: str) -> tuple[int, PublishFields]:
     """Return the QoS of a block, and the codec's other arguments; raise TopicError if the reply is not a topic."""
     fields = fields_of(block)
-    found = PublishFields(
+    publish_fields = PublishFields(
         retain=fields.is_retained,
         payload_format_indicator=int(fields.is_text),
         message_expiry_interval=fields.expiry_s,
@@ -73,4 +73,4 @@ def _publish_fields(block: bytes, reply: str) -> tuple[int, PublishFields]:
         correlation_data=fields.correlation,
         user_properties=list(fields.properties),
     )
-    return fields.qos, found
+    return fields.qos, publish_fields

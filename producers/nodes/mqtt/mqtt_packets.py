@@ -96,12 +96,12 @@ def _head_end(data: bytes, at: int, begin: int, end: int) -> int:
     """Return where topic and packet ID of a message end, or its topic's length if that is still incomplete."""
     if data[at] >> 4 != PUBLISH:
         raise MalformedError(f"a packet of type {data[at] >> 4} has {end - at} bytes, which only a message may have")
-    found = begin + 2
-    if found <= len(data):
-        found += int.from_bytes(data[begin:found]) + 2 * _has_id(data[at])
-    if found > end:
+    end_at = begin + 2
+    if end_at <= len(data):
+        end_at += int.from_bytes(data[begin:end_at]) + 2 * _has_id(data[at])
+    if end_at > end:
         raise MalformedError("its topic is longer than the packet")
-    return found
+    return end_at
 
 
 def _id_before(data: bytes, at: int, head_end: int) -> int:

@@ -76,7 +76,7 @@ def subjects_of(wanted: str, groups_once: frozenset[str] = frozenset()) -> tuple
 def _token(level: str) -> str:
     if not level:
         return MARK
-    return _ODD.sub(lambda found: _MARKS.get(found[0], f"/x{ord(found[0]):x}/"), level)
+    return _ODD.sub(lambda mark: _MARKS.get(mark[0], f"/x{ord(mark[0]):x}/"), level)
 
 
 def _level(token: str) -> str:
@@ -85,8 +85,8 @@ def _level(token: str) -> str:
     if MARK not in token:
         return token
 
-    def unmark(found: re.Match[str]) -> str:
-        mark = found[1]
+    def unmark(marked: re.Match[str]) -> str:
+        mark = marked[1]
         if mark is None:
             raise TopicError(f"{token!r} contains a /, which no level of an MQTT topic may contain")
         return _UNMARKED.get(mark) or chr(int(mark[1:-1], 16))

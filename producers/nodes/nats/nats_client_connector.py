@@ -287,10 +287,10 @@ class NatsClientConnector:
     async def _poll(self) -> None:
         """Poll the subscriptions of our account and report changes of what is wanted, additions first."""
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, self._ask)
+        subscriptions = await loop.run_in_executor(None, self._ask)
         own_client = self._client.client_id
-        own_account = next((each.account for each in found if each.cid == own_client), "")
-        others = [each for each in found if each.cid != own_client and each.account == own_account]
+        own_account = next((each.account for each in subscriptions if each.cid == own_client), "")
+        others = [each for each in subscriptions if each.cid != own_client and each.account == own_account]
         listed = Counter((each.subject, each.qgroup) for each in others)
         local = self._streams.subjects  # Each of these streams is listed once.
         wanted = frozenset(
@@ -307,7 +307,7 @@ class NatsClientConnector:
 
     def _ask(self) -> list[_Subscription]:
         """Return all subscriptions of the server, page by page."""
-        found: list[_Subscription] = []
+        subscriptions: list[_Subscription] = []
         for page in range(PAGES_MAX):
             answer = self._api.ask(f"/subsz?subs=1&limit={PAGE}&offset={page * PAGE}", _Subscriptions)
             if answer.server_id != self._client.server_id:  # Of another one, client IDs and wishes would be mistaken.
@@ -316,9 +316,9 @@ class NatsClientConnector:
                     f"{self._client.server_id}"
                 )
             listed = answer.subscriptions_list or []
-            found += listed
+            subscriptions += listed
             if len(listed) < PAGE:
-                return found
+                return subscriptions
         raise NoAnswerError(
             f"{self._api.url}/subsz lists more than {PAGE * PAGES_MAX:,} subscriptions, which is the limit: give the "
             "server a leaf port and name that as node.connector"

@@ -78,8 +78,8 @@ class ChordRing:
             fingers, reach = fingers[reach > 0], reach[reach > 0]
             order = np.argsort(reach)
             distance = (ids - ids[node]) % size
-            found = np.searchsorted(reach[order], distance, side="right") - 1
-            hops[node] = fingers[order][np.maximum(found, 0)] if len(fingers) else node
+            nearest = np.searchsorted(reach[order], distance, side="right") - 1
+            hops[node] = fingers[order][np.maximum(nearest, 0)] if len(fingers) else node
             hops[node, node] = node
         return hops
 
@@ -149,11 +149,11 @@ def hashed_ids(names: Iterable[str], bits: int) -> tuple[int, ...]:
     if len(wanted) > 1 << bits:
         raise RingError(f"{len(wanted)} names do not fit on a ring of {bits} bits")
     taken: set[int] = set()
-    found = []
+    ids = []
     for name in wanted:
         key = ring_key(name, bits)
         while key in taken:
             key = (key + 1) % (1 << bits)
         taken.add(key)
-        found.append(key)
-    return tuple(found)
+        ids.append(key)
+    return tuple(ids)

@@ -124,13 +124,13 @@ class RingConfiguration:
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """Each broker's fingers and the brokers whose finger it is, sorted: messages travel only between these."""
-        found: dict[str, set[str]] = {broker: set() for broker in self.brokers}
+        neighbours: dict[str, set[str]] = {broker: set() for broker in self.brokers}
         for position, fingers in enumerate(self.ring.fingers):
             broker = self.broker_at[position]
             for finger in set(fingers.tolist()) - {position}:
-                found[broker].add(self.broker_at[finger])
-                found[self.broker_at[finger]].add(broker)
-        return {broker: tuple(sorted(peers)) for broker, peers in found.items()}
+                neighbours[broker].add(self.broker_at[finger])
+                neighbours[self.broker_at[finger]].add(broker)
+        return {broker: tuple(sorted(peers)) for broker, peers in neighbours.items()}
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
@@ -149,11 +149,11 @@ class RingConfiguration:
         one of the rings or whose earlier life is lost. Cost O(brokers^2 log brokers), once; then cached.
         """
         key = before.brokers, before.ids, lost
-        found = self._same_routes_since.get(key)
-        if found is None:
+        same = self._same_routes_since.get(key)
+        if same is None:
             rings = (before.brokers, before.ids), (self.brokers, self.ids)
-            found = self._same_routes_since[key] = _same_routes(self.bits, *rings, lost)
-        return found
+            same = self._same_routes_since[key] = _same_routes(self.bits, *rings, lost)
+        return same
 
     @cached_property
     def _same_routes_since(self) -> dict[tuple[tuple[str, ...], tuple[int, ...], frozenset[str]], NDArray[np.bool_]]:
@@ -304,11 +304,11 @@ def _aligned(
     earlier = np.array([place.get(broker, UNKNOWN) for broker in brokers_after])
     known = np.maximum(earlier, 0)
     taken = parents[np.ix_(known, known)]
-    found = np.where(taken < 0, taken, later[taken])
+    aligned = np.where(taken < 0, taken, later[taken])
     is_new = earlier == UNKNOWN
-    found[is_new, :] = UNKNOWN
-    found[:, is_new] = UNKNOWN
-    return np.asarray(found, dtype=np.intp)
+    aligned[is_new, :] = UNKNOWN
+    aligned[:, is_new] = UNKNOWN
+    return np.asarray(aligned, dtype=np.intp)
 
 
 def _parents_by_broker(bits: int, ids: tuple[int, ...]) -> NDArray[np.intp]:

@@ -28,11 +28,11 @@ class ScratchSwaps:
     def changes(self, position: int) -> Floats:
         """Return the change of C if the broker at a position swaps with the one at each other; inf at its own."""
         now = self.cost
-        found = np.full(self.problem.broker_count, np.inf)
-        for other in range(len(found)):
+        changes = np.full(self.problem.broker_count, np.inf)
+        for other in range(len(changes)):
             if other != position:
-                found[other] = self.problem.cost(_swapped(self.mapping, position, other)) - now
-        return found
+                changes[other] = self.problem.cost(_swapped(self.mapping, position, other)) - now
+        return changes
 
     def swap(self, position: int, other: int) -> None:
         """Swap the brokers at two positions."""

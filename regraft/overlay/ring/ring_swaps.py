@@ -95,27 +95,27 @@ class RingSwaps:
         own = self._topics[self._first_topic[broker] : self._first_topic[broker + 1]]
         # The cost of each other broker's subscriptions at this position.
         here = np.bincount(self._subscribers, self._joins[:, position].take(self._topics), count)
-        found = np.add.reduce(self._joins[own], axis=0)
-        found += here[self.mapping]
-        found += self._shared[position]
-        found += self._shared[:, position]
-        found -= self._savings
-        found -= self._savings[position]
-        found[position] = np.inf
-        return np.asarray(found)
+        changes = np.add.reduce(self._joins[own], axis=0)
+        changes += here[self.mapping]
+        changes += self._shared[position]
+        changes += self._shared[:, position]
+        changes -= self._savings
+        changes -= self._savings[position]
+        changes[position] = np.inf
+        return np.asarray(changes)
 
     def all_changes(self) -> Floats:
         """Return the change of C for each pair of positions, inf on the diagonal: :meth:`changes` for all at once.
 
         Cost O((positions + subscriptions) * positions), as one matrix product.
         """
-        found = (self.problem.interest @ self._joins)[self.mapping]
-        found += self._shared
-        found += found.T.copy()
-        found -= self._savings
-        found -= self._savings[:, None]
-        np.fill_diagonal(found, np.inf)
-        return np.asarray(found)
+        changes = (self.problem.interest @ self._joins)[self.mapping]
+        changes += self._shared
+        changes += changes.T.copy()
+        changes -= self._savings
+        changes -= self._savings[:, None]
+        np.fill_diagonal(changes, np.inf)
+        return np.asarray(changes)
 
     def swap(self, position: int, other: int) -> None:
         """Swap the brokers at two positions.

@@ -82,8 +82,8 @@ class UserInterests:
         """The number of users at each broker who want each topic, (brokers, topics); above 0, the broker subscribes."""
         count = len(self.topics)
         at = self.homes[self.owners].astype(np.int64) * count + self.wanted
-        found = np.bincount(at, minlength=len(self.brokers) * count).astype(np.int32)
-        return found.reshape(len(self.brokers), count)
+        counts = np.bincount(at, minlength=len(self.brokers) * count).astype(np.int32)
+        return counts.reshape(len(self.brokers), count)
 
     @cached_property
     def loads(self) -> NDArray[np.float64]:

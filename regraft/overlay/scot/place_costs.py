@@ -85,12 +85,12 @@ class PlaceCosts:
 
     def _cluster(self, holders: tuple[str, ...], region_links: RegionLinks) -> _Cluster:
         key = holders, region_links
-        found = self._clusters.get(key)
-        if found is None:
+        cluster = self._clusters.get(key)
+        if cluster is None:
             if len(self._clusters) >= CLUSTERS_KEPT_MAX:
                 self._clusters.clear()
-            found = self._clusters[key] = self._priced(holders, region_links)
-        return found
+            cluster = self._clusters[key] = self._priced(holders, region_links)
+        return cluster
 
     def _priced(self, holders: tuple[str, ...], region_links: RegionLinks) -> _Cluster:
         members = sorted(set(holders))

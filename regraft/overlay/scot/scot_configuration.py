@@ -94,11 +94,11 @@ class ScotConfiguration:
     @cached_property
     def places(self) -> dict[str, list[tuple[int, int]]]:
         """Each broker's places, as (region, cluster) numbers, sorted."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        places: dict[str, list[tuple[int, int]]] = {}
         for number, region in enumerate(self.regions):
             for cluster, broker in enumerate(region):
-                found.setdefault(broker, []).append((number, cluster))
-        return found
+                places.setdefault(broker, []).append((number, cluster))
+        return places
 
     @cached_property
     def place_of(self) -> dict[str, tuple[int, int]]:
@@ -108,13 +108,13 @@ class ScotConfiguration:
     @cached_property
     def cluster_links(self) -> tuple[Link, ...]:
         """The links within clusters (aLinks), sorted."""
-        found = {
+        links = {
             link(self.regions[one][cluster], self.regions[other][cluster])
             for one, other in self.region_links
             for cluster in range(self.cluster_count)
             if self.regions[one][cluster] != self.regions[other][cluster]
         }
-        return tuple(sorted(found))
+        return tuple(sorted(links))
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
@@ -193,13 +193,13 @@ class ScotConfiguration:
         if absent := set(removed) - links:
             raise ValueError(f"links between regions do not exist: {sorted(absent)}")
         holders = moved_places(places_of(self.regions), id_moves)
-        found = ScotConfiguration._made(epoch, holders, (links - set(removed)) | set(added))
+        overlay = ScotConfiguration._made(epoch, holders, (links - set(removed)) | set(added))
         wanted = change.of(self.brokers)
-        if set(found.brokers) != wanted:
-            outsiders = sorted(wanted.symmetric_difference(found.brokers))
+        if set(overlay.brokers) != wanted:
+            outsiders = sorted(wanted.symmetric_difference(overlay.brokers))
             raise ValueError(f"places and brokers do not match: {', '.join(outsiders)}")
         kept = {name: home for name, home in self.home_of.items() if home in wanted}
-        return found.with_homes(kept)
+        return overlay.with_homes(kept)
 
     def with_homes(self, homes: Mapping[str, str]) -> Self:
         """Return the same overlay with exactly these homes."""
@@ -267,10 +267,10 @@ class ScotConfiguration:
         if "regions" not in fields:
             return None
         pairs = tuple(sorted((min(pair), max(pair)) for pair in map(tuple, fields["region_links"])))
-        found = cls(0, tuple(tuple(region) for region in fields["regions"]), pairs)
-        if found.brokers != tuple(sorted(brokers)):
-            raise OverlayShapeError(f"regions hold {len(found.brokers)} brokers, the inventory {len(brokers)} others")
-        return found
+        overlay = cls(0, tuple(tuple(region) for region in fields["regions"]), pairs)
+        if overlay.brokers != tuple(sorted(brokers)):
+            raise OverlayShapeError(f"regions hold {len(overlay.brokers)} brokers, the inventory {len(brokers)} others")
+        return overlay
 
     @classmethod
     def of_install(cls, epoch: int, id_moves: Iterable[IdMove], links: Iterable[LinkPair]) -> ScotConfiguration:
@@ -292,9 +292,9 @@ class ScotConfiguration:
         """
         if not shown.get("regions"):
             return self.with_homes({})
-        found = ScotConfiguration.of_fields(self.brokers, shown)
-        assert found is not None
-        return found.at_epoch(self.epoch)
+        overlay = ScotConfiguration.of_fields(self.brokers, shown)
+        assert overlay is not None
+        return overlay.at_epoch(self.epoch)
 
     @cached_property
     def digest(self) -> str:
@@ -304,8 +304,8 @@ class ScotConfiguration:
 
 
 def _joined(brokers: Iterable[str], links: Iterable[Link]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {broker: [] for broker in brokers}
+    joined: dict[str, list[str]] = {broker: [] for broker in brokers}
     for a, b in links:
-        found[a].append(b)
-        found[b].append(a)
-    return {broker: tuple(sorted(peers)) for broker, peers in found.items()}
+        joined[a].append(b)
+        joined[b].append(a)
+    return {broker: tuple(sorted(peers)) for broker, peers in joined.items()}

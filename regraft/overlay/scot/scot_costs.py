@@ -45,12 +45,12 @@ def scot_breakdown(overlay: ScotConfiguration, inventory: Inventory, sets: Deliv
 
 
 def _homes_in(overlay: ScotConfiguration, sets: DeliverySets) -> dict[str, str]:
-    found: dict[str, str] = {}
+    homes: dict[str, str] = {}
     for place, (name, _) in enumerate(sets.columns):
-        if name not in found:
+        if name not in homes:
             first = sets.brokers[int(np.argmax(sets.words[:, place] != 0))]
-            found[name] = overlay.home_of.get(name, first)
-    return found
+            homes[name] = overlay.home_of.get(name, first)
+    return homes
 
 
 class ScotCosts:
@@ -73,15 +73,15 @@ class ScotCosts:
 
     def _counts(self, words: Sequence[NDArray[np.uint64]], spans: Sequence[DeliverySets]) -> Floats:
         """Return the set bits of each publisher per second, shape (spans, publishers)."""
-        found = np.zeros((len(spans), len(self.publishers)))
+        counts = np.zeros((len(spans), len(self.publishers)))
         for number, (one, bits) in enumerate(zip(spans, words, strict=True)):
             at = [self.place_of[name] for name, _ in one.columns]
-            np.add.at(found[number], at, np.bitwise_count(bits).astype(np.float64))
-        return np.asarray(found / self.spans_s[:, None])
+            np.add.at(counts[number], at, np.bitwise_count(bits).astype(np.float64))
+        return np.asarray(counts / self.spans_s[:, None])
 
     def _priced(self, spans: Sequence[DeliverySets], published: Floats) -> Floats:
         overlay, inventory = self.overlay, self.inventory
-        found = np.zeros((*published.shape, len(overlay.brokers)))
+        priced = np.zeros((*published.shape, len(overlay.brokers)))
         processing = inventory.processing_cost[[inventory.index[broker] for broker in overlay.brokers]]
         for cluster in range(overlay.cluster_count):
             members = sorted({region[cluster] for region in overlay.regions})
@@ -90,25 +90,25 @@ class ScotCosts:
             entering = self._entering(members, parts, wanted)
             for place, home in enumerate(overlay.brokers):
                 entry = overlay.region_of(home)[cluster]
-                found[:, :, place] += entering[:, :, members.index(entry)]
+                priced[:, :, place] += entering[:, :, members.index(entry)]
                 if entry == home:  # The home's cluster also processes what none of it wants.
-                    found[:, :, place] += (published - wanted) * processing[place]
+                    priced[:, :, place] += (published - wanted) * processing[place]
                 else:
-                    found[:, :, place] += wanted * inventory.cost_of_link(home, entry)
-        return found
+                    priced[:, :, place] += wanted * inventory.cost_of_link(home, entry)
+        return priced
 
     def _entering(self, members: Sequence[str], parts: Sequence[DeliverySets], wanted: Floats) -> Floats:
         """Return the cost in a cluster of notifications wanted there that enter at each of its brokers."""
         inventory = self.inventory
         if len(members) == 1:
             return np.asarray(wanted[:, :, None] * inventory.processing_cost[inventory.index[members[0]]])
-        found = np.zeros((*wanted.shape, len(members)))
+        entering = np.zeros((*wanted.shape, len(members)))
         links = [pair for pair in self.overlay.cluster_links if pair[0] in members]
         tree = TreeConfiguration.of(self.overlay.epoch, members, links)
         costs = PublisherCosts(tree, inventory.restricted_to(members), parts)
         for name in costs.publishers:
-            found[:, self.place_of[name], :] = costs.costs_by_span_per_s(name)
-        return found
+            entering[:, self.place_of[name], :] = costs.costs_by_span_per_s(name)
+        return entering
 
     def at_homes(self, homes: Mapping[str, str]) -> Floats:
         """Return the cost of the publishers of ``homes`` in each span, shape (spans,)."""

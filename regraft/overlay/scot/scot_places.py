@@ -44,21 +44,21 @@ def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:
 
     Raises ValueError if a broker gives up a place that it does not have, or gets one that is taken.
     """
-    found, moves = dict(places), list(id_moves)
+    moved, moves = dict(places), list(id_moves)
     for move in moves:
         if move.id_from == OFF_RING:
             continue
-        if found.pop(move.id_from, "") != move.broker:
+        if moved.pop(move.id_from, "") != move.broker:
             raise ValueError(
                 f"{move.broker} must give up the place of {place_text(move.id_from)}, which it does not have"
             )
     for move in moves:
         if move.id_to == OFF_RING:
             continue
-        if move.id_to in found:
+        if move.id_to in moved:
             raise ValueError(f"{move.broker} must get the place of {place_text(move.id_to)}, which is taken")
-        found[move.id_to] = move.broker
-    return found
+        moved[move.id_to] = move.broker
+    return moved
 
 
 def id_moves_between(before: Places, after: Places) -> tuple[IdMove, ...]:

@@ -91,11 +91,11 @@ def check_scot_links(overlay: StructuredCyclicOverlay, links: Iterable[tuple[Sco
     """
     wanted = {frozenset(link) for link in (*overlay.a_links(), *overlay.i_links())}
     given = {frozenset(link) for link in links}
-    for problem, found in (("is missing", wanted - given), ("is not a link of it", given - wanted)):
-        if found:
-            named = min(" to ".join(f"({each.region}, {each.cluster})" for each in sorted(link)) for link in found)
+    for problem, differing in (("is missing", wanted - given), ("is not a link of it", given - wanted)):
+        if differing:
+            named = min(" to ".join(f"({each.region}, {each.cluster})" for each in sorted(link)) for link in differing)
             raise OverlayShapeError(
-                f"{named} {problem} ({len(found)} such): link every cluster of a region in the same way"
+                f"{named} {problem} ({len(differing)} such): link every cluster of a region in the same way"
             )
 
 

@@ -227,9 +227,9 @@ def rows_over(words: Words, brokers: Sequence[str], others: Sequence[str]) -> Wo
     """Return a row for each of ``others``: that of ``brokers`` if it is among these, else an empty one."""
     row = {broker: position for position, broker in enumerate(brokers)}
     rows = np.array([row.get(broker, -1) for broker in others], dtype=np.intp)
-    found = words[rows]
-    found[rows < 0] = 0
-    return found
+    rows_taken = words[rows]
+    rows_taken[rows < 0] = 0
+    return rows_taken
 
 
 def _unsigned(masks: Iterable[int]) -> Words:

@@ -109,12 +109,12 @@ class PublisherSets:
 
     def counts(self, words: Words) -> Floats:
         """Return the notifications of each publisher that the bits of each row stand for, shape (publishers, rows)."""
-        found = np.zeros((len(self.publishers), len(words)))
+        counts = np.zeros((len(self.publishers), len(words)))
         if len(self.owners):
             bits = np.bitwise_count(words[:, self.columns] & self.masks) * self.weights[self.columns]
             firsts = np.flatnonzero(np.concatenate([[True], self.owners[1:] != self.owners[:-1]]))
-            found[self.owners[firsts]] = np.add.reduceat(bits.T, firsts, axis=0)
-        return found
+            counts[self.owners[firsts]] = np.add.reduceat(bits.T, firsts, axis=0)
+        return counts
 
     @property
     def published(self) -> Floats:
@@ -124,14 +124,14 @@ class PublisherSets:
 
 def _masks_of(owner: Places, counts: NDArray[np.int64]) -> tuple[Places, Places, Words]:
     """Return owner, word and mask of each group of bits that :func:`digit_planes` makes of these sets."""
-    found: dict[tuple[int, int], int] = {}
+    masks: dict[tuple[int, int], int] = {}
     first = 0
     for digit in range(int(counts.max(initial=0)).bit_length()):
         having = owner[(counts >> digit) & 1 == 1]
         for place, one in enumerate(having.tolist()):
             key = one, first + place // 64
-            found[key] = found.get(key, 0) | 1 << place % 64
+            masks[key] = masks.get(key, 0) | 1 << place % 64
         first += -(-len(having) // 64)
-    keys = sorted(found)
+    keys = sorted(masks)
     owners, columns = np.array(keys, dtype=np.intp).reshape(-1, 2).T
-    return owners, columns, np.array([found[key] for key in keys], dtype=np.uint64)
+    return owners, columns, np.array([masks[key] for key in keys], dtype=np.uint64)

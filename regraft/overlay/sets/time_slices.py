@@ -43,13 +43,13 @@ def time_slices(sets: DeliverySets, count: int) -> tuple[DeliverySets, ...]:
     before -= np.repeat(before[starts], np.diff(np.r_[starts, len(names)]))
     rank = before[:, None] + np.cumsum(there, axis=1) - there
     slice_of = rank * count // np.maximum(per_publisher, 1)[:, None]
-    found = []
+    slices = []
     for number in range(count):
         bits = np.packbits((there == 1) & (slice_of == number), axis=1, bitorder="little")
         mask = bits.view("<u8")[:, 0].astype(np.uint64)
         delivered = sets.delivered & mask
-        found.append(replace(sets, words=sets.words & mask, delivered=delivered, span_s=sets.span_s / count))
-    return tuple(found)
+        slices.append(replace(sets, words=sets.words & mask, delivered=delivered, span_s=sets.span_s / count))
+    return tuple(slices)
 
 
 def groups_max(spans: Iterable[DeliverySets]) -> int | None:

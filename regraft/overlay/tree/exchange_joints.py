@@ -45,24 +45,24 @@ def exchange_joints(
     attempt.
     """
     row = inventory.index
-    found = _most_expensive_first(tree, inventory, sets, joints)
+    joints_sorted = _most_expensive_first(tree, inventory, sets, joints)
     rest = np.asarray(room, dtype=np.int64).copy()
-    for pair in found:
+    for pair in joints_sorted:
         rest[[row[end] for end in pair]] -= 1
     settled, place = 0, 0  # Attempts in a row that found nothing.
-    for _ in range(max(words_max // max(sets.words.size, 1), len(found) == 1)):
-        if settled == len(found):
+    for _ in range(max(words_max // max(sets.words.size, 1), len(joints_sorted) == 1)):
+        if settled == len(joints_sorted):
             break
-        pair = found[place]
+        pair = joints_sorted[place]
         rest[[row[end] for end in pair]] += 1
         better = _best_ends(tree, inventory, sets, pair, rest > 0)
         rest[[row[end] for end in better]] -= 1
         settled += 1
         if better != pair:
             links = [*(one for one in tree.links if one != pair), better]
-            tree, found[place], settled = TreeConfiguration.of(tree.epoch, tree.brokers, links), better, 1
-        place = (place + 1) % len(found)
-    return tuple(sorted(found))
+            tree, joints_sorted[place], settled = TreeConfiguration.of(tree.epoch, tree.brokers, links), better, 1
+        place = (place + 1) % len(joints_sorted)
+    return tuple(sorted(joints_sorted))
 
 
 def _most_expensive_first(

@@ -28,11 +28,11 @@ def paths_within(configuration: TreeConfiguration, hops_max: int) -> dict[int, P
     flat = np.array([peer for peers in neighbours for peer in peers], dtype=np.intp)
     starts = np.cumsum(degrees) - degrees
     paths = np.column_stack([np.repeat(np.arange(len(degrees), dtype=np.intp), degrees), flat])
-    found = {1: paths}
+    by_hops = {1: paths}
     for hops in range(2, hops_max + 1):
         paths = _extended(paths, degrees, starts, flat)
-        found[hops] = paths
-    return found
+        by_hops[hops] = paths
+    return by_hops
 
 
 def _extended(paths: Paths, degrees: Paths, starts: Paths, flat: Paths) -> Paths:

@@ -95,10 +95,10 @@ class PublisherCosts:
         A move saves the old home's column minus the new home's. Raises KeyError if the publisher is unknown.
         """
         chosen = np.flatnonzero(self._groups // len(self.spans_s) == self._place[publisher])
-        found = np.zeros((len(self.spans_s), len(self.brokers)))
+        costs_per_s = np.zeros((len(self.spans_s), len(self.brokers)))
         costs = self._at_homes(self._published[chosen], self._below[chosen], self._above[chosen])
-        found[self._groups[chosen] % len(self.spans_s)] = costs
-        return np.asarray(found / self.spans_s[:, None])
+        costs_per_s[self._groups[chosen] % len(self.spans_s)] = costs
+        return np.asarray(costs_per_s / self.spans_s[:, None])
 
     def loads_per_s(self, publisher: str, home: str) -> Floats:
         """Return the publisher's notifications that pass each broker with the publisher at ``home``, shape (brokers,).

@@ -82,10 +82,10 @@ class SessionMetrics:
     def reached(self, place: int, home: int) -> NDArray[np.bool_]:
         """Return True for each broker that a notification of a session reached from ``home``, itself included."""
         path = self.tree.path_to_root(home)
-        found = self._below[place] > 0
-        found[path[1:]] = self._above[place, path[:-1]] > 0
-        found[home] = True
-        return np.asarray(found)
+        reached = self._below[place] > 0
+        reached[path[1:]] = self._above[place, path[:-1]] > 0
+        reached[home] = True
+        return np.asarray(reached)
 
 
 def _counts(words: Words, starts: Places) -> Floats:

@@ -79,11 +79,11 @@ class TreeConfiguration:
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """Each broker's neighbours, sorted."""
-        found: dict[str, list[str]] = {broker: [] for broker in self.brokers}
+        neighbours: dict[str, list[str]] = {broker: [] for broker in self.brokers}
         for a, b in self.links:
-            found[a].append(b)
-            found[b].append(a)
-        return {broker: tuple(sorted(peers)) for broker, peers in found.items()}
+            neighbours[a].append(b)
+            neighbours[b].append(a)
+        return {broker: tuple(sorted(peers)) for broker, peers in neighbours.items()}
 
     @cached_property
     def degree_max(self) -> int:

@@ -93,16 +93,16 @@ class _CutPairs:
         cut, back_row = self.cuts[row], self.row_of[last ^ 1]
         is_counted = (back_row < 0) | (cut * len(side) + last < (last ^ 1) * len(side) + (cut ^ 1))
         chosen, others = np.flatnonzero(is_counted), np.flatnonzero(~is_counted)
-        found = np.empty(len(row))
+        counts = np.empty(len(row))
         at_once = _rows_at_once(side)
         for at in range(0, len(chosen), at_once):
             chunk = chosen[at : at + at_once]
             common = self.crossing[self.link_row[row[chunk]]]
             common &= side[last[chunk]]
-            found[chunk] = weighed(common, weights)[:, 0]
-        self.known[row[chosen], last[chosen]] = found[chosen]
-        found[others] = self.known[back_row[others], cut[others] ^ 1]
-        return found
+            counts[chunk] = weighed(common, weights)[:, 0]
+        self.known[row[chosen], last[chosen]] = counts[chosen]
+        counts[others] = self.known[back_row[others], cut[others] ^ 1]
+        return counts
 
 
 def _rows_at_once(words: Words) -> int:
@@ -113,7 +113,7 @@ def _narrowed(
     alone: Words, own: Places, only: Words, last: Places, weights: NDArray[np.float32]
 ) -> tuple[Places, Floats, Words]:
     """Return the row of each walk's narrowed set (-1 if empty), the set's weight, and all sets that are not empty."""
-    found, beta = np.full(len(own), -1, dtype=np.intp), np.zeros(len(own))
+    places, beta = np.full(len(own), -1, dtype=np.intp), np.zeros(len(own))
     parts: list[Words] = []
     living = np.flatnonzero(own >= 0)
     rows = _rows_at_once(alone)
@@ -125,7 +125,7 @@ def _narrowed(
         weight = weighed(narrowed, weights)[:, 0]
         beta[chunk] = weight
         full = np.flatnonzero(weight)
-        found[chunk[full]] = np.arange(kept, kept + len(full))
+        places[chunk[full]] = np.arange(kept, kept + len(full))
         kept += len(full)
         parts.append(narrowed[full])
-    return found, beta, np.concatenate([np.zeros((0, alone.shape[1]), dtype=np.uint64), *parts])
+    return places, beta, np.concatenate([np.zeros((0, alone.shape[1]), dtype=np.uint64), *parts])

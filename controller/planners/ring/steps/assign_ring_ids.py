@@ -29,16 +29,16 @@ def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guar
     """
     swaps = swaps_of(problem) if swaps is None else swaps
     cost = swaps.cost
-    found = [Reassignment.of(problem, problem.present, 0.0)]
+    candidates = [Reassignment.of(problem, problem.present, 0.0)]
     if cost == 0.0:
-        return found[0]
-    found.append(_improved(swaps, cost, assigned_mapping(problem, cost)))
+        return candidates[0]
+    candidates.append(_improved(swaps, cost, assigned_mapping(problem, cost)))
     if is_guarded:
         greedy = best_on_path(problem, improve_greedily(swaps))
-        found.append(greedy)
-        if greedy.net_benefit > found[1].net_benefit:
-            found.append(_improved(swaps, cost, greedy.mapping))
-    return max(found, key=lambda one: one.net_benefit)
+        candidates.append(greedy)
+        if greedy.net_benefit > candidates[1].net_benefit:
+            candidates.append(_improved(swaps, cost, greedy.mapping))
+    return max(candidates, key=lambda one: one.net_benefit)
 
 
 def assigned_mapping(problem: RingProblem, cost: float) -> Mapping:

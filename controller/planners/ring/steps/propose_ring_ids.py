@@ -37,10 +37,10 @@ def reassigning_proposals(
     cost_now = ring.cost.notification_cost_per_s(context.delay_weight) * settings.ring_free_s
     if not problem.is_worth_computing(cost_now, settings.ring_demand_share_min):
         return []
-    found = search(problem)
-    if found.net_benefit <= 0:
+    proposals = search(problem)
+    if proposals.net_benefit <= 0:
         return []
-    return [_proposal(planner, ring, settings, context, found)]
+    return [_proposal(planner, ring, settings, context, proposals)]
 
 
 def ring_problem(ring: RingTraffic, ring_free_s: float, delay_weight: float) -> RingProblem:
@@ -57,13 +57,18 @@ def id_moves_of(ring: RingTraffic, mapping: Mapping) -> tuple[IdMove, ...]:
 
 
 def _proposal(
-    planner: str, ring: RingTraffic, settings: ReassignmentSettings, context: RingContext, found: Reassignment
+    planner: str, ring: RingTraffic, settings: ReassignmentSettings, context: RingContext, reassignment: Reassignment
 ) -> Proposal:
-    after = topic_costs(ring.configuration.ring, ring.roots, ring.wanted[found.mapping]).at_rates(ring.rates_per_s)
+    after = topic_costs(ring.configuration.ring, ring.roots, ring.wanted[reassignment.mapping]).at_rates(
+        ring.rates_per_s
+    )
     reason = (
-        f"over {figure(settings.ring_free_s)} s saves {figure(found.benefit)} messages and hops, and takes "
-        f"{figure(found.cost)} messages to give {found.moved} of {len(found.mapping)} brokers other IDs"
+        f"over {figure(settings.ring_free_s)} s saves {figure(reassignment.benefit)} messages and hops, and takes "
+        f"{figure(reassignment.cost)} messages to give {reassignment.moved} of {len(reassignment.mapping)} brokers "
+        "other IDs"
     )
     before_per_s = ring.cost.total_per_s(context.delay_weight)
     after_per_s = after.total_per_s(context.delay_weight)
-    return Proposal(planner, (), (), before_per_s, after_per_s, 0.0, reason, id_moves=id_moves_of(ring, found.mapping))
+    return Proposal(
+        planner, (), (), before_per_s, after_per_s, 0.0, reason, id_moves=id_moves_of(ring, reassignment.mapping)
+    )

@@ -87,10 +87,10 @@ class ImprovementPath:
 
     def mapping(self, steps: int) -> Mapping:
         """Return the mapping after this many swaps."""
-        found = self.start.copy()
+        mapping = self.start.copy()
         for position, other in self.swaps[:steps]:
-            found[[position, other]] = found[[other, position]]
-        return found
+            mapping[[position, other]] = mapping[[other, position]]
+        return mapping
 
 
 def improve_greedily(
@@ -157,21 +157,21 @@ class PaidSwaps:
 
     def changes(self, position: int) -> Floats:
         """Return the change of C + Cst if the broker at a position swaps with that at each other one."""
-        found = self.swaps.changes(position)
-        found -= self._paid
-        found += 2 * self._price - self._paid[position]
-        found[self._position_of[position]] -= self._price  # A broker from there would return to its present position,
-        found[self.swaps.mapping[position]] -= self._price  # and at this position so would this broker.
-        return found
+        changes = self.swaps.changes(position)
+        changes -= self._paid
+        changes += 2 * self._price - self._paid[position]
+        changes[self._position_of[position]] -= self._price  # A broker from there would return to its present position,
+        changes[self.swaps.mapping[position]] -= self._price  # and at this position so would this broker.
+        return changes
 
     def all_changes(self) -> Floats:
         """Return the changes of all pairs, shape (positions, positions)."""
-        found, present, mapping = self.swaps.all_changes(), self.swaps.problem.present, self.swaps.mapping
-        found -= self._paid
-        found += (2 * self._price - self._paid)[:, None]
-        found[mapping, present] -= self._price
-        found[present, mapping] -= self._price
-        return found
+        changes, present, mapping = self.swaps.all_changes(), self.swaps.problem.present, self.swaps.mapping
+        changes -= self._paid
+        changes += (2 * self._price - self._paid)[:, None]
+        changes[mapping, present] -= self._price
+        changes[present, mapping] -= self._price
+        return changes
 
     def swap(self, position: int, other: int) -> None:
         """Swap the brokers at two positions."""

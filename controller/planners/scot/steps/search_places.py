@@ -52,16 +52,16 @@ def search_places(
     others.
     """
     brokers = sorted({broker for region in regions for broker in region})
-    now_per_s, evaluations_left, found = prices.cost_per_s(regions, links), budget.evaluations_max, 0
-    while evaluations_left > 1 and found < budget.exchanges_max:
+    now_per_s, evaluations_left, best_per_s = prices.cost_per_s(regions, links), budget.evaluations_max, 0
+    while evaluations_left > 1 and best_per_s < budget.exchanges_max:
         pairs = list(combinations(brokers, 2))
         tried = rng.sample(pairs, min(len(pairs), max(evaluations_left // 2, 1)))
         evaluations_left -= len(tried)
         gains = [(now_per_s - prices.cost_per_s(exchanged(regions, *pair), links), pair) for pair in tried]
-        before = found
+        before = best_per_s
         for gain, pair in sorted(gains, key=lambda one: (-one[0], one[1])):
             floor_per_s = budget.gain_share_min * now_per_s
-            if gain <= floor_per_s or evaluations_left == 0 or found == budget.exchanges_max:
+            if gain <= floor_per_s or evaluations_left == 0 or best_per_s == budget.exchanges_max:
                 break
             if not set(pair) <= set(brokers):
                 continue
@@ -69,7 +69,7 @@ def search_places(
             after_per_s, evaluations_left = prices.cost_per_s(after, links), evaluations_left - 1
             if now_per_s - after_per_s > floor_per_s:
                 yield PlaceExchange(*pair, after, now_per_s, after_per_s)
-                regions, now_per_s, found = after, after_per_s, found + 1
+                regions, now_per_s, best_per_s = after, after_per_s, best_per_s + 1
                 brokers = [broker for broker in brokers if broker not in pair]
-        if found == before:
+        if best_per_s == before:
             return

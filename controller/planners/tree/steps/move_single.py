@@ -34,10 +34,10 @@ def single_moves(
             return
         cost_per_s = state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
         changes = _changes_per_s(state, names, detour_ms_max)
-        found = _best(state, names, changes, -saving_share_min * cost_per_s)
-        if found is None:
+        best = _best(state, names, changes, -saving_share_min * cost_per_s)
+        if best is None:
             return
-        move, change_per_s, after = found
+        move, change_per_s, after = best
         delay = f"{state.inventory.delay_ms[_at(state, move.home_from), _at(state, move.home_to)]:.3g} ms away"
         reason = (
             f"{move.client} of {move.home_from} receives many notifications and costs least at {move.home_to}, {delay}"

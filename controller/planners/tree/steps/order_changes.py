@@ -80,7 +80,7 @@ class ChangeOrder:
         """Return the best single change, or None, from outdated gains (negated), and the other changes with theirs."""
         queue = [(gain, _key(one), one) for gain, one in stale]
         heapq.heapify(queue)
-        found: Change | None = None
+        best: Change | None = None
         while queue:
             old, key, change = heapq.heappop(queue)
             if -old <= self._least_per_s:
@@ -90,9 +90,9 @@ class ChangeOrder:
             if queue and gain_per_s < -queue[0][0]:
                 heapq.heappush(queue, (-gain_per_s, key, change))
             elif gain_per_s > self._least_per_s and self._is_sound([change], gain_per_s):
-                found = change
+                best = change
                 break
-        return found, [(gain, change) for gain, _, change in queue]
+        return best, [(gain, change) for gain, _, change in queue]
 
     def _group(self) -> list[Change]:
         """Return changes that help only together, collected best first; empty if not even all of them help."""

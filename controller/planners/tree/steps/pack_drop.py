@@ -40,8 +40,8 @@ def pack_drop(instance: PackingInstance, rng: np.random.Generator, evaluations_m
     after ``evaluations_max`` evaluations from each start. :mod:`overlay.packed_users` states the cost of an evaluation.
     """
     starts = [pack_greedy(instance), pack_clustering(instance), pack_mixing(instance, rng)]
-    found = [descend_packing(PackingCosts(instance, homes), Budget(evaluations_max)) for homes in starts]
-    return min(found, key=lambda costs: costs.cost_per_s).homes
+    packings = [descend_packing(PackingCosts(instance, homes), Budget(evaluations_max)) for homes in starts]
+    return min(packings, key=lambda costs: costs.cost_per_s).homes
 
 
 def descend_packing(costs: PackingCosts, budget: Budget) -> PackingCosts:

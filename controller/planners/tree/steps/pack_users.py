@@ -25,13 +25,13 @@ class Room:
 
     def fits(self, user: int) -> Homes:
         """Return the brokers with room for a user. Raises PackingError if there is none."""
-        found = np.flatnonzero(self.left_per_s + self._slack_per_s >= self._demand_per_s[user])
-        if not len(found):
+        fitting = np.flatnonzero(self.left_per_s + self._slack_per_s >= self._demand_per_s[user])
+        if not len(fitting):
             raise PackingError(
                 f"no broker has room for user {user}, who needs {figure(self._demand_per_s[user])}/s: the most that "
                 f"one has left is {figure(self.left_per_s.max())}/s; give brokers more room, or add one"
             )
-        return found
+        return fitting
 
     def take(self, user: int, broker: int) -> None:
         """Place a user at a broker."""

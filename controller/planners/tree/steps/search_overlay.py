@@ -45,12 +45,12 @@ class OverlaySearch:
 
     def best(self, starts: Sequence[OverlayCosts]) -> OverlayCosts:
         """Return the best of the present overlay, the starts, and where a descent from each start ends."""
-        found = []
+        candidates = []
         for start in starts:
             trial = start.copy()
             self.settle(trial)
-            found.append(trial)
-        return min([self.present, *starts, *found], key=self.value_per_s)
+            candidates.append(trial)
+        return min([self.present, *starts, *candidates], key=self.value_per_s)
 
     def escape(self, best: OverlayCosts, rng: random.Random) -> OverlayCosts:
         """Return the best overlay found by kicks from this one, each followed by a descent, within the budget."""

@@ -143,7 +143,7 @@ def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[
     full = np.flatnonzero(costs.degrees >= search.degree_max)
     crossings = costs.crossings()[numbers]
     length_s = float(costs.sets.spans_s.sum())
-    found = []
+    swaps = []
     for row, number in enumerate(numbers.tolist()):
         (a, b), count = costs.ends[number].tolist(), crossings[row]
         onto_a, onto_b = change[2 * row + 1], change[2 * row]
@@ -161,8 +161,8 @@ def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[
         gain = float(now - after.flat[best]) / length_s
         if gain > 0:
             added = link(names[side_a[best // len(side_b)]], names[side_b[best % len(side_b)]])
-            found.append((-gain, LinkSwap(costs.link_at(number), added)))
-    return found
+            swaps.append((-gain, LinkSwap(costs.link_at(number), added)))
+    return swaps
 
 
 def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:

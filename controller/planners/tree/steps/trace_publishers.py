@@ -78,10 +78,10 @@ def hop_delays(
 
 def columns_by_publisher(sets: DeliverySets) -> dict[str, list[int]]:
     """Return the columns of each publisher, oldest block first."""
-    found: dict[str, list[int]] = {}
+    columns: dict[str, list[int]] = {}
     for (publisher, _), place in sorted((name, place) for place, name in enumerate(sets.columns)):
-        found.setdefault(publisher, []).append(place)
-    return found
+        columns.setdefault(publisher, []).append(place)
+    return columns
 
 
 def subscribers_mean(window: ClosedWindow, publisher: str, delivered: Words) -> Floats:
