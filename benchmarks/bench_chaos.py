@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.outage_schedule import Chaos
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring

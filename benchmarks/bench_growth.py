@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualSettings

@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
 from regraft.producers.emulator.outage_schedule import Outage, OutageKind

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import TopicPartition
 
-from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_access import KafkaAccess

@@ -1,6 +1,6 @@
 """Run the controller against Kafka and Valkey until asked to stop: on standby, or leading.
 
-The only place of this stage with a clock, besides :mod:`controller.recover_plans`.
+The only place of this stage with a clock, besides :mod:`controller.ports.recover_plans`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import redis
 import structlog
 
 from regraft.controller.control_ports import ControlPorts, DeposedError, ViewSink
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.check_plan_log import check_plan_log
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.loop.control_loop import ControlLoop
+from regraft.controller.planners.find_planners import kind_faults, own_faults, planner_faults
 from regraft.controller.ports.announcement_reader import AnnouncementReader
 from regraft.controller.ports.client_register import KafkaClientRegister
 from regraft.controller.ports.compare_clocks import ClockCheck, clock_text
@@ -36,11 +35,10 @@ from regraft.controller.ports.write_live_view import ValkeyView
 from regraft.controller.ports.write_status import StatusView
 from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
 from regraft.controller.report.render_view import render_view
-from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.orders.order_keys import TrustedKeys
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.announcement import EXPIRY_MS
 from regraft.schemas.order_book import OrderBook
@@ -138,14 +136,8 @@ def _stand_by(
         metrics.term.set(leadership.newest.term)
         if file is not None and now_ms - shown_ms >= settings.status_ms:
             shown_ms = now_ms
-            state = LoopState(
-                PlanLog(inventory),
-                FleetView(inventory),
-                leadership.newest.term,
-                leader=leadership.newest.leader,
-                is_standby=True,
-                standby_reason=objection,
-            )
+            state = LoopState.at_start(inventory, leadership.newest.term)
+            state.leader, state.is_standby, state.standby_reason = leadership.newest.leader, True, objection
             file.publish(render_view(state, settings, OrderBook().in_force(now_ms), {}, now_ms), now_ms)
         stop.wait(settings.clock.wall_s(settings.tick_ms))
     return None

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_proposals import PlanDraft, plan_of
 from regraft.controller.decide.judge_proposals import Situation, judge_state
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.schemas.plan import Plan, Proposal, Verdict
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import Self
 
-from regraft.controller.controller_settings import TERM_FIRST
 from regraft.controller.decide.decide_plan import Decision
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.shadow_planners import ShadowPlanner
+from regraft.controller.settings.controller_settings import TERM_FIRST
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
 from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.decision_times import DecisionTimes
@@ -88,6 +90,11 @@ class LoopState:
     cost_points: deque[CostPoint] = field(default_factory=lambda: deque(maxlen=COST_POINTS_MAX))
     state_latencies_ms: deque[int] = field(default_factory=lambda: deque(maxlen=COST_POINTS_MAX))
     events: deque[AdaptationEvent] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
+
+    @classmethod
+    def at_start(cls, inventory: Inventory, term: int = TERM_FIRST) -> Self:
+        """Return the state before any plan or member has been read."""
+        return cls(PlanLog(inventory), FleetView(inventory), term)
 
     def add_window(self, window: ClosedWindow, point: CostPoint | None, now_ms: int) -> None:
         """Count a window that has been assembled; ``point`` is its cost, None if unknown."""

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import structlog
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.decide_plan import decide_plan
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.decide.verify_gain import verify_gain
 from regraft.controller.kinds.overlay_kind import AnyKind, HomesBefore
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_after, homes_before
 from regraft.controller.state.hot_spots import HotSpots

@@ -1,7 +1,7 @@
 """Refuse to lead with plans that are behind the brokers: some were lost, and their epochs would be used again.
 
 In: the loop's state. Out: nothing, or an error that says what to do. Rebuilding the plans belongs to
-:mod:`controller.recover_plans`.
+:mod:`controller.ports.recover_plans`.
 """
 
 from __future__ import annotations

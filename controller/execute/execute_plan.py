@@ -13,7 +13,6 @@ from itertools import takewhile
 import msgspec
 
 from regraft.controller.control_ports import ControlPorts
-from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.execute.transition import (
     EmitEvent,
     PersistMember,
@@ -23,6 +22,7 @@ from regraft.controller.execute.transition import (
     TransitionEffect,
 )
 from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
+from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal

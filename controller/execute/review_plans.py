@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_proposals import recheck_plan
 from regraft.controller.decide.judge_proposals import Situation, judge_state, judge_worth
 from regraft.controller.decide.loop_state import LoopState
@@ -18,6 +17,7 @@ from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
 from regraft.controller.kinds.overlay_kind import needs_no_gain
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity

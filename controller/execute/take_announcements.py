@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+import prometheus_client
+
 from regraft.controller.control_ports import AnnouncementSource, EventSink
 from regraft.controller.decide.loop_state import LoopState
-from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.infra.process.handle_each import handle_each
 from regraft.overlay.members import FleetView
@@ -48,12 +49,16 @@ class AnnouncementTaker:
     """
 
     def __init__(
-        self, settings: MemberSettings, source: AnnouncementSource, events: EventSink, metrics: LoopMetrics
+        self,
+        settings: MemberSettings,
+        source: AnnouncementSource,
+        events: EventSink,
+        outcomes: prometheus_client.Counter,
     ) -> None:
         self._settings = settings
         self._source = source
         self._events = events
-        self._metrics = metrics
+        self._outcomes = outcomes
         self._waiting: dict[str, _Candidate] = {}
         self._crowded: set[str] = set()  # Agents that announce too many brokers, already reported.
 
@@ -61,7 +66,7 @@ class AnnouncementTaker:
         """Process new announcements, and return the brokers to admit without an order."""
 
         def take(announcement: Announcement) -> None:
-            self._metrics.announcements.labels(self._take(announcement, state.fleet, now_ms)).inc()
+            self._outcomes.labels(self._take(announcement, state.fleet, now_ms)).inc()
 
         handle_each(self._source.poll(), take, state.faults, "announcement that failed")
         for broker, one in list(self._waiting.items()):
@@ -125,7 +130,7 @@ class AnnouncementTaker:
         ][:room]
         for announcement in fit:
             del self._waiting[announcement.broker]
-            self._metrics.announcements.labels("admitted").inc()
+            self._outcomes.labels("admitted").inc()
         return fit
 
     def _to_do(self, one: _Candidate, fleet: FleetView) -> str:

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.execute.count_messages import believed_total
 from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
-from regraft.controller.report.describe_changes import changes_text
+from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.state.describe_changes import changes_text
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal

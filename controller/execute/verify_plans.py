@@ -11,13 +11,13 @@ from collections.abc import Callable
 import msgspec
 
 from regraft.controller.control_ports import ClientRegister, EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.decide.place_moved import MovedSubscribers, follower_of
 from regraft.controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
 from regraft.controller.kinds.overlay_kind import AnyKind, needs_no_gain
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_target import configuration_before
 from regraft.controller.windows.read_windows import WindowReader

@@ -5,11 +5,11 @@ In: the loop's state. Out: shadow planners that have decided nothing yet.
 
 from __future__ import annotations
 
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.planners.find_planners import planners_of
+from regraft.controller.settings.controller_settings import ControllerSettings
 
 
 class ShadowStarter:

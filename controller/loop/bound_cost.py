@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.set_metrics import set_costs
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.members import FleetView
 
 BOUND_EVERY_MS = 60_000

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from regraft.controller.control_ports import ControlPorts, EventSink
-from regraft.controller.controller_settings import TERM_FIRST, ControllerSettings
-from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
@@ -29,6 +27,7 @@ from regraft.controller.loop.decision_timer import DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.loop.follow_members import FollowMembers
 from regraft.controller.loop.follow_review import FollowReview
+from regraft.controller.loop.note_effects import CommandNotes, NotedEvents
 from regraft.controller.loop.repair_overlay import RepairOverlay
 from regraft.controller.loop.run_shadows import RunShadows
 from regraft.controller.loop.set_share import SetShare
@@ -36,14 +35,13 @@ from regraft.controller.loop.show_state import SettlePlans, ShowState
 from regraft.controller.loop.start_loop import StartLoop
 from regraft.controller.loop.take_windows import TakeWindows
 from regraft.controller.loop.watch_changes import ChangeWatch
+from regraft.controller.planners.find_planners import planners_of
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.controller.report.note_effects import CommandNotes, NotedEvents
 from regraft.controller.report.report_refusals import RefusalEvents
-from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.settings.controller_settings import TERM_FIRST, ControllerSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
 
 
 def compose_loop(
@@ -65,7 +63,7 @@ def compose_loop(
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
     metrics, kind, refused = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalEvents(inventory.bootstrap)
-    state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
+    state, shadows = LoopState.at_start(inventory, term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = _runner(settings, noted, state, notes, term, instance)

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Mapping
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.measure_links import LinkMeter, counted_drift
 from regraft.overlay.overlay_configuration import Link

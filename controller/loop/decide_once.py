@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import structlog
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.decide_plan import Decision, decide_plan
 from regraft.controller.decide.judge_proposals import Situation, is_of_transition
 from regraft.controller.decide.loop_state import LoopState
@@ -21,6 +20,7 @@ from regraft.controller.loop.decision_timer import ACTING, DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.members import FleetView
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity

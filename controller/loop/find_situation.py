@@ -5,7 +5,6 @@ In: the loop's state. Out: a Situation, and in the state how far it looks back. 
 
 from __future__ import annotations
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.judge_proposals import Situation, transition_messages_max, transition_price_per_s
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.decide.place_moved import homes_filled
@@ -14,6 +13,7 @@ from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import lost_brokers
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.hot_spots import hot_spots
 from regraft.controller.state.plan_log import PlanLog

@@ -10,7 +10,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from regraft.controller.control_ports import AnnouncementSource, EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import joining_plan, lost_brokers, lost_during
@@ -24,6 +23,7 @@ from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistMember
 from regraft.controller.execute.weigh_claims import MUTED_MS, Claim
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.broker_activity import BrokerActivity
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.compare_epochs import brokers_elsewhere
@@ -54,7 +54,7 @@ class FollowMembers:
         self._settings = settings.members
         self._window_age_ms_max = settings.decision.window_age_ms_max
         self._orders = orders
-        self._announcements = AnnouncementTaker(self._settings, announcements, events, metrics)
+        self._announcements = AnnouncementTaker(self._settings, announcements, events, metrics.announcements)
         self._runner = runner
         self._events = events
         self._metrics = metrics

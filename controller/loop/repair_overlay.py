@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import lost_brokers
@@ -23,6 +22,7 @@ from regraft.controller.execute.install_brokers import BrokerInstaller
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.kinds.repair import RepairTask, change_text, named_text
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.member_changes import is_by_order, is_dead_by_order
 from regraft.controller.state.plan_log import PlanLog

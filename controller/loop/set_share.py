@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 
 from regraft.controller.control_ports import EventSink, PlanStore
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_share import CALM_FACTOR_MAX, WindowLoad, choose_share
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.sampled_blocks import power_of, share_text

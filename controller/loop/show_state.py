@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from regraft.controller.control_ports import ControlPorts
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.render_view import render_view
 from regraft.controller.report.set_metrics import set_metrics
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.windows.read_windows import WindowReader
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s, sample_error_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
@@ -19,6 +18,7 @@ from regraft.controller.loop.watch_idle import WatchIdle
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.report.set_metrics import set_costs
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.read_windows import WindowReader

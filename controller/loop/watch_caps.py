@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.write_figures import figure

@@ -7,10 +7,10 @@ to :mod:`controller.windows.find_changes`; each owner of older data drops it.
 from __future__ import annotations
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.detect_changes import ChangeFound
 from regraft.controller.windows.find_changes import ChangeFinder

@@ -7,9 +7,9 @@ Removing one takes a person's order (`regraft members drain`).
 from __future__ import annotations
 
 from regraft.controller.control_ports import EventSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.name_some import name_some

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from regraft.controller.state.planner_interface import PlannerSettings
+from regraft.controller.settings.planner_settings import PlannerSettings
 
 Order = Literal["gain", "arrival"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import PLANS_MAX, LoopState
 from regraft.controller.report.show_fleet import shown_fleet
 from regraft.controller.report.show_parts import (
@@ -20,6 +19,7 @@ from regraft.controller.report.show_parts import (
     shown_shadow,
     shown_window,
 )
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.schemas.live_view import LiveView, ShownSampling
 from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import PlanPhase

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 from regraft.controller.decide.decide_plan import Decision
-from regraft.controller.report.describe_changes import changes_text
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.describe_changes import changes_text
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Verdict

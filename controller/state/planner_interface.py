@@ -1,7 +1,7 @@
 """The interface of every planner: the state of its kind of overlay over a horizon in, proposals out.
 
 A planner is a pure function: it reads no clock, does no I/O and draws only from the generator passed in.
-:mod:`controller.decide.find_planners` finds the planners.
+:mod:`controller.planners.find_planners` finds the planners.
 """
 
 from __future__ import annotations
@@ -12,22 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.hot_spots import HotSpots
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
-
-
-@dataclass(frozen=True)
-class PlannerSettings:
-    """The settings of a planner that has none; those of all others are frozen dataclasses derived from it.
-
-    Every field has a default, and is described in the docstring of its class, from which the example of settings is
-    generated.
-    """
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        return []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.schemas.clock_offsets import clock_offsets_ms

@@ -6,9 +6,9 @@ method belongs to :mod:`controller.windows.detect_changes`.
 
 from __future__ import annotations
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.cost_over import at_first, cost_over_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.detect_changes import ChangeDetector, ChangeFound
 from regraft.overlay.members import FleetView

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from regraft.controller.controller_settings import LinkSettings
+from regraft.controller.settings.controller_settings import LinkSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.estimate_links import NetworkCoordinates
 from regraft.overlay.estimated_costs import EstimatedCosts

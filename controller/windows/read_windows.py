@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 
 from regraft.controller.control_ports import ControlPorts
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.assemble_state import WindowAssembler

@@ -4,18 +4,24 @@ A planner is a pure function (state, settings, context, rng) -> proposals, offer
 ``regraft.planners`` (docs/tutorial.md, part 5).
 """
 
-from regraft.controller.controller_settings import TERM_FIRST, AssemblyLimits, ControllerSettings, TransitionLimits
 from regraft.controller.decide.decide_plan import decide_plan
-from regraft.controller.decide.find_planners import planner_of, planner_spec, planners_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.ring.ring_state import PAPER_RATE_FILTER, RingContext, RingState, RingTraffic
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.find_planners import planner_of, planner_spec, planners_of
 from regraft.controller.planners.shared_settings import HorizonSettings, Order, SessionSettings
+from regraft.controller.settings.controller_settings import (
+    TERM_FIRST,
+    AssemblyLimits,
+    ControllerSettings,
+    TransitionLimits,
+)
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.settings.member_settings import MemberSettings
+from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
-from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSpec
 
 __all__ = [
     "PAPER_RATE_FILTER",

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.backtests.backtest_outcome import Outcome
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.find_planners import PLANNERS, planner_names, planner_spec
+from regraft.controller.planners.find_planners import PLANNERS, planner_names, planner_spec
+from regraft.controller.settings.controller_settings import ControllerSettings
 
 AUTO = "auto"
 HORIZONS_LIFETIMES = (0.5, 1.0, 2.0, 4.0)

@@ -23,8 +23,8 @@ from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, CostP
 from regraft.backtests.choose_settings import AUTO, Candidate, Choice, candidates_for, choose
 from regraft.backtests.run_closed_loop import ClosedLoopTask, duration_s_max, run_closed_loop
 from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.find_kind import kind_of
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count

@@ -10,8 +10,8 @@ import msgspec
 
 from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveries, Mode, Outcome
 from regraft.backtests.run_open_loop import mark_of
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import COST_POINTS_MAX
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.process.log_stream import configure_logs
 from regraft.infra.process.run_tasks import ReportWork
 from regraft.producers.emulated_kinds import EMULATED_KINDS

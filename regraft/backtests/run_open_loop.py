@@ -16,14 +16,14 @@ from itertools import chain
 import msgspec
 
 from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.judge_proposals import Situation, transition_messages_max, transition_price_per_s
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.planners.find_planners import planners_of
 from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.controller.state.overlays_in_window import overlays_in

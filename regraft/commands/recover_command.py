@@ -2,7 +2,7 @@
 
 In: settings, a file and the operator's confirmation. Out: files, what would be or was written. Recording belongs to
 :mod:`regraft.recordings.record_run`, restoring to :mod:`regraft.recordings.restore_topics`, finding the plans that
-brokers hold to :mod:`controller.recover_plans`.
+brokers hold to :mod:`controller.ports.recover_plans`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def recover(
 
     Examples: `regraft recover` shows the plan, `regraft recover --yes` writes it; `regraft recover --from backup.avro`.
     """
-    from regraft.controller.recover_plans import recover_plans
+    from regraft.controller.ports.recover_plans import recover_plans
     from regraft.infra.process.stack_error import StackError
     from regraft.schemas.remote_registry import use_registry
     from regraft.settings.place_demo import require_inventory

@@ -1,7 +1,7 @@
 """Restore what a controller must not lose from a backup: plans, terms, members, registers, alerts and the audit.
 
 In: a recording made by `regraft backup`, access to Kafka. Out: records in empty topics, in one transaction. What
-brokers hold beyond the backup is found by :mod:`controller.recover_plans`.
+brokers hold beyond the backup is found by :mod:`controller.ports.recover_plans`.
 
 Orders are not restored: an order is followed only if Kafka's own clock shows that it was stored when it was signed, so
 a copy has no effect. The outcome lists those in force.

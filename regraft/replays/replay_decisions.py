@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.replays.simulate_brokers import SimulatedBrokers
 from regraft.schemas.client import Client

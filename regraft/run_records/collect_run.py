@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from regraft.controller.controller_settings import AssemblyLimits, LinkSettings
 from regraft.controller.kinds.cost_over import cost_by_time_per_s, cost_over_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.settings.controller_settings import AssemblyLimits, LinkSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_after, homes_before
 from regraft.controller.state.overlays_in_window import overlays_in

@@ -10,8 +10,9 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from regraft.controller.decide.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
-from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
+from regraft.controller.planners.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import AnyPlannerSpec
 from regraft.settings.settings_model import SettingsModel, settings_model, to_dataclass
 
 SECTION = "planners"

@@ -32,7 +32,7 @@ from regraft.settings.settings_model import (
 
 if TYPE_CHECKING:
     from regraft.alerts.alert_settings import AlertSettings
-    from regraft.controller.controller_settings import ControllerSettings
+    from regraft.controller.settings.controller_settings import ControllerSettings
     from regraft.dashboard.dashboard_settings import DashboardSettings
     from regraft.producers.emulator_settings import EmulatorSettings
     from regraft.producers.node_settings import NodeSettings
@@ -149,7 +149,7 @@ class Settings:
 def sections() -> dict[str, type[Any]]:
     """Return the dataclass that each table fills, in the order of the settings' page, without those of planners."""
     from regraft.alerts.alert_settings import AlertSettings
-    from regraft.controller.controller_settings import ControllerSettings
+    from regraft.controller.settings.controller_settings import ControllerSettings
     from regraft.dashboard.dashboard_settings import DashboardSettings
     from regraft.producers.emulator_settings import EmulatorSettings
     from regraft.producers.node_settings import NodeSettings
@@ -246,7 +246,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    from regraft.controller.decide.find_planners import (  # Imports numpy, which most commands do not need.
+    from regraft.controller.planners.find_planners import (  # Imports numpy, which most commands do not need.
         own_faults,
         planner_faults,
     )

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings

@@ -2,8 +2,9 @@
 
 import pytest
 
-from regraft.controller.decide import find_planners
-from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+from regraft.controller.planners import find_planners
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSpec
 
 
 def name_planner(monkeypatch: pytest.MonkeyPatch, name: str, planner: Planner, kind: str) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regraft.controller.controller_settings import ControllerSettings, TransitionLimits
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.settings.controller_settings import ControllerSettings, TransitionLimits
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.inventory import Inventory

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.run_controller import run_controller
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.infra.kafka.access_rules import access_rules, agent_principals, create_access_rules, default_principals

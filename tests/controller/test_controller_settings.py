@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import AssemblyLimits, ControllerSettings, TransitionLimits
-from regraft.controller.decide.find_planners import kind_faults, own_faults, planner_faults
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_state import RingContext
 from regraft.controller.kinds.tree.tree_state import TreeContext
+from regraft.controller.planners.find_planners import kind_faults, own_faults, planner_faults
 from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.run_controller import ControllerSettingsError, run_controller
+from regraft.controller.settings.controller_settings import AssemblyLimits, ControllerSettings, TransitionLimits
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory

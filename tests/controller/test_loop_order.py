@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.loop.control_loop import ControlLoop, LoopSteps
 from regraft.controller.ports.memory_ports import MemoryPorts
-from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.members import FleetView
+from regraft.controller.settings.controller_settings import TransitionLimits
 from tests.controller.test_control_loop import INVENTORY
 
 ALL = ["start", "advance", "verify", "decide", "shadows", "show"]
@@ -23,7 +21,7 @@ class Steps:
     def __init__(self, **deeds: Callable[[LoopState], None]) -> None:
         self.deeds = {"start": lambda state: setattr(state, "has_plans", True)} | deeds
         self.taken: list[str] = []
-        state = LoopState(PlanLog(INVENTORY), FleetView(INVENTORY))
+        state = LoopState.at_start(INVENTORY)
         self.runner = PlanRunner(MemoryPorts().ports, state.plan_log, TransitionLimits())
         steps = LoopSteps(
             self._step("start"),

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.controller.state.member_changes import NEVER_MS
 from regraft.overlay.inventory import Inventory

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from regraft.controller.execute.check_plan_log import PlanLogBehindError, check_plan_log
-from regraft.controller.recover_plans import RecoveryRefusedError, recovered_plan
+from regraft.controller.ports.recover_plans import RecoveryRefusedError, recovered_plan
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView, extended

@@ -15,11 +15,11 @@ import pytest
 
 import regraft.controller.run_controller
 from regraft.controller.control_ports import ControlPorts, DeposedError, ViewSink
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.ports.leadership import HeldTerm
 from regraft.controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryResults
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.run_controller import run_controller
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.process.find_port import LOOPBACK, choose_ports
 from regraft.infra.process.run_clock import RunClock

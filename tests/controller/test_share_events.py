@@ -5,11 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.decide.loop_state import EVENTS_MAX, LoopState
+from regraft.controller.loop.note_effects import NotedEvents
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.controller.report.note_effects import NotedEvents
 from regraft.controller.report.share_events import SHARE_EVENTS_MAX, SPAN_MS, EventShare
-from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.members import FleetView
 from regraft.schemas.audit import GivenOrder
 from regraft.schemas.bounds import TEXT_LENGTH_MAX
 from regraft.schemas.codec import decode, encode
@@ -44,7 +42,7 @@ def changed(broker: str, time_ms: int, text: str = "", **details: str) -> Adapta
 
 def test_a_broker_that_causes_events_without_end_displaces_none_of_an_honest_one() -> None:
     """The loop keeps the last events for the live view; alerts and people read the topic."""
-    kept, metrics, state = Kept(), LoopMetrics(), LoopState(PlanLog(INVENTORY), FleetView(INVENTORY))
+    kept, metrics, state = Kept(), LoopMetrics(), LoopState.at_start(INVENTORY)
     events = NotedEvents(kept, state, metrics)
     events.emit(changed("b01", 0, "honest"))
     for _ in range(5 * EVENTS_MAX):

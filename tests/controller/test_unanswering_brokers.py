@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.event import EventKind
 from regraft.schemas.member import MemberState

@@ -1,6 +1,6 @@
 """The loop when the inventory's link costs are placeholders: what it decides on, and when it verifies."""
 
-from regraft.controller.controller_settings import LinkSettings
+from regraft.controller.settings.controller_settings import LinkSettings
 from regraft.controller.windows.measure_links import VALUES_MIN
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import PlanPhase

@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.loop.watch_idle import IDLE_S_MIN, WatchIdle
 from regraft.controller.ports.memory_ports import MemoryEvents
-from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
 from regraft.schemas.event import EventKind
 from tests.controller.decide.test_decide_moves import INVENTORY, window_of
 from tests.controller.scripted_overlay import settings_of
@@ -25,7 +23,7 @@ def idle_after(
 ) -> tuple[LoopState, list[str]]:
     settings: ControllerSettings = settings_of()
     kind = tree_kind(inventory)
-    state = LoopState(PlanLog(inventory), FleetView(inventory))
+    state = LoopState.at_start(inventory)
     events = MemoryEvents()
     watch = WatchIdle(settings, kind, events)
     for at in range(windows):

@@ -21,8 +21,8 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners.shared_settings import ReassignmentSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.workloads.checkin_settings import CheckinSettings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.find_planners import planner_of
 from regraft.controller.planners.tree.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regraft.controller.decide.find_planners import planner_of
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.find_planners import planner_of
 from regraft.controller.planners.tree.search_overlay_cost import OverlaySearchSettings, search_overlay_cost
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.sets.delivery_sets import DeliverySets

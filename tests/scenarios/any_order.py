@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.inventory import Inventory
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,

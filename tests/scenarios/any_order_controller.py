@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration

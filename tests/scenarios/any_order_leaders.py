@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.overlay.inventory import Inventory
 from regraft.schemas.command import Command, CommandResult, Outcome
 from regraft.schemas.plan import ClientMove, Plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration

@@ -12,7 +12,7 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners.tree.pack_users_drop import PackingSettings
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings

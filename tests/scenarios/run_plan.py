@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import CancelRequest, Notification, SubscribeRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

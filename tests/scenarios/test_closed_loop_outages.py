@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.producers.emulator.outage_schedule import Outage, OutageKind
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring

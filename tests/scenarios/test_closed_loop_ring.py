@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners.ring.place_users_dynatops import PlacementSettings
 from regraft.controller.planners.shared_settings import ReassignmentSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.producers.emulator.place_overlay import place_ring
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.schemas.plan import Plan, PlanPhase

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.controller.planners.scot.relieve_links_scot import ReliefSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.emulator.emulate_overlay import inventory_timing
 from regraft.producers.emulator.meter_queues import LinkMeter

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.overlay.sets.delivery_sets import DeliverySets

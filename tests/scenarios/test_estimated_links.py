@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings, LinkSettings
+from regraft.controller.settings.controller_settings import ControllerSettings, LinkSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings, LinkSettings
+from regraft.controller.settings.controller_settings import ControllerSettings, LinkSettings
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regraft.controller.controller_settings import AssemblyLimits, ControllerSettings
 from regraft.controller.decide.decide_plan import decide_plan
-from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.planners.find_planners import planners_of
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings
+from regraft.controller.settings.controller_settings import AssemblyLimits, ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings

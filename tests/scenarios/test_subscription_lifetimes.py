@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from tests.scenarios.closed_loop import WINDOW_MS, ClosedLoop

@@ -5,7 +5,7 @@ from dataclasses import fields
 import msgspec
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings, TransitionLimits
+from regraft.controller.settings.controller_settings import ControllerSettings, TransitionLimits
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase

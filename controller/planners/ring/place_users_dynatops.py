@@ -23,7 +23,8 @@ from regraft.controller.planners.ring.steps.place_users import (
     choose_homes,
     place_in_turn,
 )
-from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, moving_proposal
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import PlannerSpec, moving_proposal
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost
 from regraft.overlay.ring.user_clusters import UserClusters

@@ -10,7 +10,8 @@ import random
 import numpy as np
 
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec, moving_proposal
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec, moving_proposal
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure

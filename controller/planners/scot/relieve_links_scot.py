@@ -13,8 +13,9 @@ import numpy as np
 
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.hot_spots import HotSpots, LinkEnd
-from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec, moving_proposal
+from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec, moving_proposal
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets

@@ -19,7 +19,8 @@ from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.move_single import single_moves
 from regraft.controller.planners.tree.steps.propose_overlay import overlay_proposals
-from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, emptying_proposal
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import PlannerSpec, emptying_proposal
 from regraft.overlay.tree.group_moves import group_move_changes_per_s
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

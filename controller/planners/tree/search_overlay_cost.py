@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.propose_overlay import overlay_proposals
-from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal
 

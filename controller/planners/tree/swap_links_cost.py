@@ -13,7 +13,8 @@ from typing import Annotated
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
-from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_proposals import plan_of
 from regraft.controller.decide.decide_plan import decide_plan
 from regraft.controller.decide.judge_proposals import transition_price_per_s
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.plan_target import configuration_after
 from regraft.schemas.plan import ClientMove, Proposal, RingId, Verdict

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.schemas.plan import Proposal
 from tests.controller.ring_situations import (

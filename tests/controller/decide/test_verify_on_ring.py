@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_proposals import plan_of
 from regraft.controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_target import configuration_after, configuration_before

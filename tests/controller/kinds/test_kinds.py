@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.find_planners import PLANNERS
 from regraft.controller.kinds import find_kind
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
+from regraft.controller.planners.find_planners import PLANNERS
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.known_kinds import KINDS, read_configuration
 from regraft.overlay.read_inventory import parse_inventory

@@ -8,7 +8,7 @@ import pytest
 from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings
 from regraft.controller.planners.tree.relocate_publisher_pop import TraceSettings
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
-from regraft.controller.state.planner_interface import PlannerSettings
+from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from tests.controller.published_windows import state_of

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 import regraft.controller.state.plan_log
-from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
-from regraft.controller.report.describe_changes import changes_text
+from regraft.controller.settings.controller_settings import TransitionLimits
+from regraft.controller.state.describe_changes import changes_text
 from regraft.controller.state.find_homes import homes_before
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.plan_target import configuration_after

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.schemas.state import Churn, LinkRtt, PublisherDelivery, StateRow, WindowClosed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regraft.controller.controller_settings import LinkSettings
+from regraft.controller.settings.controller_settings import LinkSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.measure_links import (
     ESTIMATED_EVERY,

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
-from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

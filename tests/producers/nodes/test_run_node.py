@@ -17,8 +17,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.read_messages import read_messages
 from regraft.infra.kafka.record_writer import RecordWriter

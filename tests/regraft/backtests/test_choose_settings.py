@@ -6,7 +6,7 @@ import pytest
 
 from regraft.backtests.backtest_outcome import CostPoint, Mode, Outcome, PlanMark
 from regraft.backtests.choose_settings import HORIZONS_LIFETIMES, Candidate, candidates_for, choose
-from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 
 WINDOWS = 100

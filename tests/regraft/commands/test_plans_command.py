@@ -13,10 +13,10 @@ from msgspec import structs
 from typer.testing import CliRunner, Result
 
 from regraft.cli import app
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.ports.order_topic import KafkaOrders
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.run_controller import run_controller
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_clients import open_producer

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from regraft.backtests.backtest_outcome import RECORDED
 from regraft.backtests.run_backtest import BacktestOptions, run_backtest
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.repair import RepairTask
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.recorded_members import added_members, recorded_inventory

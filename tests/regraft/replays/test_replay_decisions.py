@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners.ring.place_users_dynatops import PlacementSettings
 from regraft.controller.planners.shared_settings import ReassignmentSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.replays.read_inputs import read_inputs, recorded_settings

@@ -3,7 +3,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from regraft.controller.controller_settings import AssemblyLimits, LinkSettings
+from regraft.controller.settings.controller_settings import AssemblyLimits, LinkSettings
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 import regraft.run_records.replay_register
-from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.local.kafka_server import RunningKafka

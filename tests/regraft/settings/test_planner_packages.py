@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.decide import find_planners
-from regraft.controller.decide.find_planners import OF_THE_LAB, PLANNERS, PlannerError, kind_faults, planner_spec
+from regraft.controller.planners import find_planners
+from regraft.controller.planners.find_planners import OF_THE_LAB, PLANNERS, PlannerError, kind_faults, planner_spec
 from regraft.schemas.plan import PlanPhase
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from tests.controller.planner_packages import SOURCE, PlannerPackages, planner_packages

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.find_planners import OF_THE_LAB, PLANNERS, planner_spec
+from regraft.controller.planners.find_planners import OF_THE_LAB, PLANNERS, planner_spec
 from regraft.controller.planners.shared_settings import HorizonSettings
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.settings.moved_settings import (
     FIXED,
     RENAMED,

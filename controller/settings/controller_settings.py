@@ -12,8 +12,8 @@ from typing import Annotated
 
 from regraft.controller.settings.decision_settings import DecisionSettings, values_below
 from regraft.controller.settings.member_settings import MemberSettings
+from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.settings.sampling_settings import SamplingSettings
-from regraft.controller.state.planner_interface import PlannerSettings
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
 from regraft.infra.orders.order_keys import OrderSettings

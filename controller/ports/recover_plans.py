@@ -14,10 +14,10 @@ from contextlib import ExitStack, closing
 
 import msgspec
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.execute.execute_plan import TERM_LEAP_MAX
 from regraft.controller.ports.kafka_links import LetterSender, TopicReader
 from regraft.controller.ports.leadership import HeldTerm, Leadership
+from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.compare_epochs import BROKERS_NAMED_MAX
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.kafka.read_messages import find_names

@@ -15,9 +15,10 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
 
-from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners import BUILT_IN
-from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+from regraft.controller.settings.controller_settings import ControllerSettings
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSpec
 from regraft.overlay.known_kinds import KINDS
 from regraft.schemas.name_near import name_near
 
