@@ -13,13 +13,58 @@ in a row when a window was closed.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from regraft.schemas.arrays import Longs
+from regraft.schemas.status_file import replace_file
 from regraft.streaming.read_telemetry import NEVER_MS
+from regraft.streaming.streaming_settings import StreamingSettings
+
+
+class ClosingRule(msgspec.Struct, frozen=True):
+    """How long to wait for silent brokers, and whether a window that all have passed is closed earlier."""
+
+    grace_ms: int
+    waits_for_all: bool
+
+
+def starting_rule(settings: StreamingSettings, due: ClosingRule) -> tuple[ClosingRule, bool]:
+    """Return the rule of the next query, and True if it must run only one micro-batch, which was not committed.
+
+    Otherwise the rule that is due is stored. Raises OSError if it cannot be written.
+    """
+    kept = _kept(settings)
+    if kept is not None and kept != due and has_uncommitted_batch(settings):
+        return kept, True
+    if kept != due:
+        replace_file(settings.rule_file, msgspec.json.encode(due).decode() + "\n")
+    return due, False
+
+
+def has_uncommitted_batch(settings: StreamingSettings) -> bool:
+    """Return True if Spark has begun a micro-batch that it will run again at the next start."""
+    begun, committed = (_newest(settings, log) for log in ("offsets", "commits"))
+    return begun > committed
+
+
+def _newest(settings: StreamingSettings, log: str) -> int:
+    directory = settings.query_directory / log
+    if not directory.is_dir():
+        return -1
+    return max((int(each.name) for each in directory.iterdir() if each.name.isdecimal()), default=-1)
+
+
+def _kept(settings: StreamingSettings) -> ClosingRule | None:
+    """Return the rule of the last query; None if an earlier version stored none, or the file holds no rule."""
+    try:
+        return msgspec.json.decode(settings.rule_file.read_bytes(), type=ClosingRule)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
 
 SETTLED_WINDOWS = 12  # A window waits as long as the slowest of this many took.
 SETTLED_WINDOWS_MIN = 2  # Until this many have ended a window ago, the wait is unknown: the grace decides.

@@ -24,9 +24,8 @@ from regraft.infra.local.secure_spark import rpc_fault
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
-from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
+from regraft.streaming.decide_closing import ClosingRule, has_uncommitted_batch, starting_rule
 from regraft.streaming.find_losses import TopicRecreatedError, check_same_topics, find_losses, loss_event
-from regraft.streaming.find_memory_faults import heap_of, heaps_of, memory_fault
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
 from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
@@ -34,7 +33,7 @@ from regraft.streaming.measure_backlog import batch_records_max, records_behind,
 from regraft.streaming.open_checkpoint import CheckpointMismatchError, archive_checkpoint, open_checkpoint
 from regraft.streaming.pace_batches import BatchHold
 from regraft.streaming.progress_listener import ProgressListener, batch_began_ms, observed_counts
-from regraft.streaming.size_job import log_size
+from regraft.streaming.size_job import heap_of, heaps_of, log_size, memory_fault
 from regraft.streaming.source_topics import Offsets, known_brokers, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher

@@ -53,7 +53,7 @@ def start_query(
 
     The rows of closed windows are in ``sink`` before that. ``grace_ms`` defaults to the settings'; it and
     ``waits_for_all`` (see :mod:`streaming.decide_closing`) may change between starts on the same checkpoint, except for
-    an uncommitted micro-batch (:mod:`streaming.closing_rule`): with ``runs_once``, the query ends after that one, or
+    an uncommitted micro-batch (:mod:`streaming.decide_closing`): with ``runs_once``, the query ends after that one, or
     after one new one. ``records`` replaces Kafka as the source.
     """
     limit_avro(spark)

@@ -19,23 +19,50 @@ the dead, which the commands name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from regraft.controller.execute.count_messages import believed_total
 from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
 from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.state.describe_changes import changes_text
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.bounds import SUM_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member
 from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, PhaseFacts, entered
+from regraft.schemas.topics import NO_AGENT
+
+FREE = 100  # Messages that one party may report whatever the others do: too few to make a plan expensive.
+SUM_FACTOR = 2  # How often as much as all lower parties together one may report,
+MEAN_FACTOR = 8  # and this many times the mean of their brokers for each of its brokers: a hub sends more than a leaf.
+
+
+def believed_total(sent_by: Mapping[str, int], agent_of: Mapping[str, str]) -> int:
+    """Return the sum of the counts, each party's cut to what the others make plausible.
+
+    A party is an agent with all its brokers, or a broker without one; within a single agent, each broker is one. The
+    party whose brokers report least on average is believed. So one party multiplies an honest total by a small factor
+    at most.
+    """
+    parties: dict[tuple[str, str], list[int]] = defaultdict(list)
+    is_one_agent = len({agent_of.get(broker, NO_AGENT) for broker in sent_by}) < 2
+    for broker, sent in sent_by.items():
+        agent = NO_AGENT if is_one_agent else agent_of.get(broker, NO_AGENT)
+        parties[agent, "" if agent else broker].append(sent)
+    total = brokers = 0
+    for counts in sorted(parties.values(), key=lambda counts: sum(counts) / len(counts)):
+        limit = FREE + SUM_FACTOR * total + MEAN_FACTOR * len(counts) * total // brokers if brokers else sum(counts)
+        total += min(sum(counts), limit)
+        brokers += len(counts)
+    return min(total, SUM_MAX)
+
 
 UNANSWERED_LIMITS = 2  # Phase limits for which a broker may answer nothing, though commands are repeated,
 UNANSWERED_MS_MIN = 20_000  # and no less than this: a publisher that has to leave may delay an answer by 10 s.

@@ -5,11 +5,41 @@ In: the loop's state. Out: shadow planners that have decided nothing yet.
 
 from __future__ import annotations
 
+from regraft.controller.control_ports import EventSink
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.loop.decision_timer import SHADOW, DecisionTimer
+from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.planners.find_planners import planners_of
 from regraft.controller.settings.controller_settings import ControllerSettings
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+
+
+class RunShadows:
+    """Runs one shadow planner after the other."""
+
+    def __init__(
+        self, situations: SituationFinder, shadows: ShadowStarter, timer: DecisionTimer, events: EventSink
+    ) -> None:
+        self._shadows = shadows
+        self._situations = situations
+        self._timer = timer
+        self._events = events
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Let each decide, unless they have decided on this situation before."""
+        situation, state.for_shadows = state.for_shadows, None
+        if situation is None:
+            return
+        self._shadows.follow(state)
+        for shadow in state.shadows:
+            with self._timer.timed(state, SHADOW, shadow.name):
+                has_succeeded = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state))
+                if not has_succeeded and shadow.faults == 1:
+                    text = f"shadow planner {shadow.name} failed (nothing else is affected): {shadow.fault_text}"
+                    kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
+                    self._events.emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))
 
 
 class ShadowStarter:

@@ -17,8 +17,7 @@ from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.verify_plans import PlanVerifier
 from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.controller.kinds.find_kind import kind_of
-from regraft.controller.loop.advance_plan import AdvancePlan
-from regraft.controller.loop.begin_shadows import ShadowStarter
+from regraft.controller.loop.begin_shadows import RunShadows, ShadowStarter
 from regraft.controller.loop.bound_cost import BoundCost
 from regraft.controller.loop.control_loop import ControlLoop, LoopSteps
 from regraft.controller.loop.correct_links import CorrectLinks
@@ -26,10 +25,9 @@ from regraft.controller.loop.decide_once import DecideOnce
 from regraft.controller.loop.decision_timer import DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.loop.follow_members import FollowMembers
-from regraft.controller.loop.follow_review import FollowReview
+from regraft.controller.loop.follow_review import AdvancePlan, FollowReview
 from regraft.controller.loop.note_effects import CommandNotes, NotedEvents
 from regraft.controller.loop.repair_overlay import RepairOverlay
-from regraft.controller.loop.run_shadows import RunShadows
 from regraft.controller.loop.set_share import SetShare
 from regraft.controller.loop.show_state import SettlePlans, ShowState
 from regraft.controller.loop.start_loop import StartLoop

@@ -7,6 +7,8 @@ overlay and removing them belongs to :mod:`controller.loop.repair_overlay`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from regraft.controller.control_ports import AnnouncementSource, EventSink
@@ -24,7 +26,6 @@ from regraft.controller.execute.transition import EmitEvent, PersistMember
 from regraft.controller.execute.weigh_claims import MUTED_MS, Claim
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.controller.state.broker_activity import BrokerActivity
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.compare_epochs import brokers_elsewhere
 from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, restarted
@@ -34,6 +35,49 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import state_after
 from regraft.schemas.name_some import name_some
 from regraft.schemas.order import Order, OrderKind
+
+
+class BrokerActivity:
+    """When each broker was last seen, in event time. Memory O(brokers)."""
+
+    def __init__(self, boots: Mapping[str, int]) -> None:
+        """Start with the known lives, by broker; 0 means none."""
+        self.boots = {broker: boot for broker, boot in boots.items() if boot}
+        self._last_seen_ms: dict[str, int] = {}
+        self._begun_ms: int | None = None
+        self.newest: ClosedWindow | None = None
+
+    def add(self, window: ClosedWindow) -> dict[str, int]:
+        """Add a window; return the brokers that reported from a later life, with their previous one."""
+        self._begun_ms = window.start_ms if self._begun_ms is None else self._begun_ms
+        self.newest = window
+        again = {}
+        for broker, boot in window.boots.items():
+            self._last_seen_ms[broker] = window.end_ms
+            if boot > self.boots.get(broker, 0):
+                if broker in self.boots:
+                    again[broker] = self.boots[broker]
+                self.boots[broker] = boot
+        return again
+
+    def silent_ms(self, broker: str, since_ms: int) -> int:
+        """Return how long a broker has been silent that could have been active since a time.
+
+        Silence lasts until the end of the newest window, and begins no earlier than the first window.
+        """
+        if self.newest is None or self._begun_ms is None:
+            return 0
+        last_ms = max(self._last_seen_ms.get(broker, self._begun_ms), min(since_ms, self.newest.end_ms))
+        return self.newest.end_ms - last_ms
+
+    def was_active_since(self, broker: str, since_ms: int) -> bool:
+        """Return True if the broker was active in any window that ended after a time."""
+        return self._last_seen_ms.get(broker, -1) > since_ms
+
+    def is_active_since(self, broker: str, since_ms: int) -> bool:
+        """Return True if the broker was active in the newest window, and that did not begin before a time."""
+        return self.newest is not None and broker in self.newest.boots and self.newest.start_ms >= since_ms
+
 
 NAMED_MAX = 5
 SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All other states are reported as information.

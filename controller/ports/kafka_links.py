@@ -16,12 +16,20 @@ import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.infra.kafka.dead_letters import RecordDecoder, addressed
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import Option, open_consumer
+from regraft.infra.kafka.read_messages import names_found
 from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.process.log_sparsely import is_logged
+from regraft.schemas.announcement import Announcement, announcement_fault
+from regraft.schemas.command import CommandResult
 from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.topics import ANNOUNCEMENTS, RESULTS
+
+SEARCH_S = 10.0  # Between two searches for topics of new agents: each asks Kafka for all its topics.
+
 
 log = structlog.get_logger(__name__)
 
@@ -248,3 +256,58 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     if metadata.error is not None:
         raise KafkaException(metadata.error)
     return [TopicPartition(topic, number) for number in sorted(metadata.partitions)]
+
+
+class AnnouncementReader(TopicReader[Announcement]):
+    """A reader of announcements that finds the topics itself, because new agents are not configured."""
+
+    def __init__(
+        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, on_letter: Callable[[DeadLetter], None]
+    ) -> None:
+        super().__init__(kafka, {}, since_ms, on_letter, self._fault)
+        self._plans = plans
+        self._search_at_s = 0.0
+
+    def poll(self) -> list[Announcement]:
+        """Return new announcements; an agent's topic is read as soon as it exists."""
+        if time.monotonic() >= self._search_at_s:
+            self._search_at_s = time.monotonic() + SEARCH_S
+            self.add_topics(dict.fromkeys(self._names(), Announcement))
+        return super().poll()
+
+    def start_over(self) -> None:
+        """Search for the topics again: that of a removed agent must not block reading the others."""
+        super().start_over()
+        self.record_types, self._search_at_s = {}, 0.0
+
+    def _names(self) -> list[str]:
+        try:
+            return names_found(self._consumer, ANNOUNCEMENTS, self._plans.topics.namespace, CALL_S)
+        except KafkaException as error:
+            self._report_fault(str(error))
+            return []
+
+    def _fault(self, name: str, announcement: Announcement) -> str:
+        topics = self._plans.topics
+        return announcement_fault(topics.namespace, name, announcement, topics.agent_of.get(announcement.broker))
+
+
+class ResultReader(TopicReader[CommandResult]):
+    """A reader of answers that follows the members."""
+
+    def __init__(
+        self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, on_letter: Callable[[DeadLetter], None]
+    ) -> None:
+        super().__init__(
+            kafka,
+            dict.fromkeys(plans.topics.names(RESULTS), CommandResult),
+            since_ms,
+            on_letter,
+            lambda name, result: plans.topics.fault(name, result.broker),
+        )
+        self._plans = plans
+
+    def poll(self) -> list[CommandResult]:
+        """Return new answers; an agent's topic is read as soon as it exists."""
+        self.add_topics(dict.fromkeys(self._plans.topics.names(RESULTS), CommandResult))
+        return super().poll()

@@ -8,8 +8,22 @@ Keys, each a JSON text: ``<namespace>:live:<part>``; :mod:`schemas.live_view` de
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from regraft.infra.live.live_keys import KeyClient, LiveKeys
 from regraft.schemas.live_view import LiveView, encode_keys
+from regraft.schemas.status_file import StatusFile
+
+
+class StatusView:
+    """Publishes the live view in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = StatusFile(path)
+
+    def publish(self, view: LiveView, now_ms: int) -> None:
+        """Replace the file by the view; a full disk stops nothing."""
+        self._file.write(view)
 
 
 class ValkeyView:

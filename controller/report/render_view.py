@@ -10,10 +10,10 @@ from collections import Counter
 from typing import Any
 
 from regraft.controller.decide.loop_state import PLANS_MAX, LoopState
-from regraft.controller.report.show_fleet import shown_fleet
 from regraft.controller.report.show_parts import (
     shown_configuration,
     shown_decision,
+    shown_fleet,
     shown_network,
     shown_plan,
     shown_shadow,

@@ -4,7 +4,9 @@ In: application name, run directory, sizes. Out: a session, or the same settings
 Queries do not belong here.
 """
 
+import base64
 import os
+import pwd
 import re
 import shlex
 import sys
@@ -21,8 +23,42 @@ from regraft.infra.local.find_java import JavaRuntime, find_java
 from regraft.infra.local.java_options import ClassArchive, archive_of, start_options
 from regraft.infra.local.secure_spark import write_properties
 from regraft.infra.process.find_port import LOOPBACK
-from regraft.infra.process.name_user import name_user
+from regraft.infra.process.find_user import find_user
 from regraft.infra.process.quote_paths import JAVA_LOCALE, with_log_file
+
+MODULE, CLASS_FILE = "jdk.security.auth", Path("com/sun/security/auth/module/UnixSystem.class")
+COMPILED = """
+yv66vgAAAD0AJAoAAgADBwAEDAAFAAYBABBqYXZhL2xhbmcvT2JqZWN0AQAGPGluaXQ+AQADKClWCAAIAQAJdXNlci5uYW1lCgAKAAsHAAwMAA0A
+DgEAEGphdmEvbGFuZy9TeXN0ZW0BAAtnZXRQcm9wZXJ0eQEAJihMamF2YS9sYW5nL1N0cmluZzspTGphdmEvbGFuZy9TdHJpbmc7CAAQAQALcmVn
+cmFmdC51aWQKABIAEwcAFAwAFQAWAQAOamF2YS9sYW5nL0xvbmcBAAdnZXRMb25nAQAlKExqYXZhL2xhbmcvU3RyaW5nO0opTGphdmEvbGFuZy9M
+b25nOwoAEgAYDAAZABoBAAlsb25nVmFsdWUBAAMoKUoHABwBACdjb20vc3VuL3NlY3VyaXR5L2F1dGgvbW9kdWxlL1VuaXhTeXN0ZW0BAARDb2Rl
+AQALZ2V0VXNlcm5hbWUBABQoKUxqYXZhL2xhbmcvU3RyaW5nOwEABmdldFVpZAEABmdldEdpZAEACWdldEdyb3VwcwEABCgpW0oAIQAbAAIAAAAA
+AAUAAQAFAAYAAQAdAAAAEQABAAEAAAAFKrcAAbEAAAAAAAEAHgAfAAEAHQAAABIAAQABAAAABhIHuAAJsAAAAAAAAQAgABoAAQAdAAAAFgADAAEA
+AAAKEg8JuAARtgAXrQAAAAAAAQAhABoAAQAdAAAAFgADAAEAAAAKEg8JuAARtgAXrQAAAAAAAQAiACMAAQAdAAAAEAABAAEAAAAEA7wLsAAAAAAA
+AA==
+"""
+
+
+def java_options(directory: Path) -> str:
+    """Return options that give Java the user's name and home, empty if the system knows the user; writes a class."""
+    own_id = os.getuid()
+    try:
+        pwd.getpwuid(own_id)
+    except KeyError:
+        place = directory.absolute()
+        file = place / CLASS_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(COMPILED))
+        options = [f"--patch-module={MODULE}={place}", f"-Duser.name={find_user()}", f"-Dregraft.uid={own_id}"]
+        return shlex.join([*options, f"-Duser.home={place}"])
+    return ""
+
+
+def name_user(directory: Path) -> None:
+    """Give these options to Spark when this process starts it."""
+    if options := java_options(directory):
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options}".lstrip()
+
 
 DRIVER_MEMORY_MB = 1_024
 LOCAL_MASTER = "local[2]"

@@ -3,9 +3,9 @@
 Costs are those of Jaeger07, Eq. 1-2, per second.
 """
 
+from regraft.controller.planners.tree.swap_links_ci import Paths, paths_within
 from regraft.overlay.packed_users import Homes, PackingCosts, PackingInstance, tree_prices
 from regraft.overlay.tree.build_tree import bootstrap_tree, cycle_links, random_tree
-from regraft.overlay.tree.horizon_paths import Paths, paths_within
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts

@@ -186,7 +186,7 @@ def _sources(
 
 
 def _tariff(prices: Path | None, currency: str | None, message_bytes: float | None) -> Tariff | None:
-    from regraft.inventories.read_prices import read_prices
+    from regraft.inventories.build_inventory import read_prices
 
     if prices is None and currency is None and message_bytes is None:
         return None

@@ -4,8 +4,10 @@ In: the parts that do the work. Out: an ASGI application. Serving it belongs to 
 """
 
 import asyncio
+import ipaddress
 import platform
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, FastAPI, Header, Request
+from fastapi import Depends, FastAPI, Header, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -25,7 +27,6 @@ from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.guard_requests import RequestGuard
 from regraft.dashboard.live_board import LiveBoard
-from regraft.dashboard.open_pages import OpenPages
 from regraft.dashboard.operator_tokens import Operator, TokenRefusedError
 from regraft.dashboard.poll_view import LIVE, UNREACHABLE, ViewPoller, ViewSource
 from regraft.dashboard.read_view import SERIES
@@ -35,6 +36,53 @@ from regraft.dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequ
 from regraft.dashboard.watch_inventory import InventoryWatcher
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
+
+IPV6_SITE_BITS = 64  # A client has countless IPv6 addresses, so a limit per address would be useless.
+
+
+class OpenPages:
+    """The places for open pages."""
+
+    def __init__(self, pages_max: int, pages_per_address_max: int, metrics: DashboardMetrics) -> None:
+        self._pages_max = pages_max
+        self._pages_per_address_max = pages_per_address_max
+        self._metrics = metrics
+        self._open: Counter[str] = Counter()
+
+    async def admit(self, request: Request) -> AsyncIterator[None]:
+        """Count a page while it is open; raise HTTPException if there is no place for it."""
+        address = site_of(request.client.host if request.client else "")
+        if self._open.total() >= self._pages_max:
+            self._refuse(503, f"{self._pages_max} pages are already open, the maximum")
+        if self._open[address] >= self._pages_per_address_max:
+            most = self._pages_per_address_max
+            self._refuse(429, f"{most} pages are already open from {address} (dashboard.clients_per_address_max)")
+        self._open[address] += 1
+        self._metrics.clients.set(self._open.total())
+        try:
+            yield
+        finally:
+            self._open[address] -= 1
+            self._open += Counter()  # Drops addresses without a page.
+            self._metrics.clients.set(self._open.total())
+
+    def _refuse(self, status: int, text: str) -> None:
+        self._metrics.clients_refused.inc()
+        raise HTTPException(status, text)
+
+
+def site_of(host: str) -> str:
+    """Return what counts as one address: for IPv6, the /64 network of a site."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host  # A trusted proxy gave something other than an address.
+    if address.version == 4:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(address), IPV6_SITE_BITS), strict=False))
+
 
 STATIC = Path(__file__).parent / "static"
 BEAT_S = 5.0  # A page that gets nothing for several beats says that it is disconnected.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,33 @@ from scipy.sparse.csgraph import csgraph_from_dense, shortest_path
 
 from regraft.inventories.found_brokers import FoundBrokers, counted
 from regraft.inventories.measure_sphere import delay_ms_between
+from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.real_fleet.place_fleet import NODE_MS
 from regraft.schemas.arrays import Floats
+
+CLIENTS = "clients"
+
+
+def read_prices(file: Path, currency: str, message_bytes: float) -> Tariff:
+    """Return the prices of a table. Raises SourceError."""
+    tariff = Tariff(currency, message_bytes, {}, {})
+
+    def take(row: Row) -> None:
+        source, target, price = row.name("from"), row.name("to"), row.number("price_per_gb")
+        if price is None:
+            row.faults.append(f"{row.place}: there is no price_per_gb from {source} to {target}")
+        elif target == CLIENTS:
+            tariff.access_per_gb[source] = price
+        else:
+            tariff.link_per_gb[source, target] = price
+
+    read_table(file, ("from", "to", "price_per_gb"), (), take)
+    return tariff
+
 
 SHOWN_MAX = 3
 PLACEHOLDER = 1.0

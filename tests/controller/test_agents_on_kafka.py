@@ -282,7 +282,7 @@ def test_a_broker_announces_itself_and_joins_only_through_its_own_agent(
     kafka: SharedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other agent can write to its topic or announce its broker; no inventory listed the broker before."""
-    monkeypatch.setattr("regraft.controller.ports.announcement_reader.SEARCH_S", 0.2)
+    monkeypatch.setattr("regraft.controller.ports.kafka_links.SEARCH_S", 0.2)
     INVENTORY.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
         bootstrap=kafka.running.bootstrap,

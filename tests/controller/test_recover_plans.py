@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from regraft.controller.execute.check_plan_log import PlanLogBehindError, check_plan_log
+from regraft.controller.execute.execute_plan import PlanLogBehindError, check_plan_log
 from regraft.controller.ports.recover_plans import RecoveryRefusedError, recovered_plan
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory

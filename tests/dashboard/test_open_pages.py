@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.dashboard.open_pages import site_of
+from regraft.dashboard.web_app import site_of
 
 
 @pytest.mark.parametrize(

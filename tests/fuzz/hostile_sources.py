@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from regraft.inventories.build_inventory import Wishes, build_inventory, combined
+from regraft.inventories.build_inventory import Wishes, build_inventory, combined, read_prices
 from regraft.inventories.found_brokers import FoundBrokers
 from regraft.inventories.read_brokers import read_brokers, read_round_trips
-from regraft.inventories.read_prices import read_prices
 from regraft.inventories.read_topology import read_topology
 from regraft.inventories.source_error import SourceError
 from regraft.inventories.write_node_files import node_files, read_nodes

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from regraft.infra.local.find_cache import find_cache
+from regraft.infra.local.spark_session import java_options
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.find_user import find_user
-from regraft.infra.process.name_user import java_options
 from regraft.infra.process.stack_error import StackError
 from regraft.stages.run_loop import prepare_orders
 

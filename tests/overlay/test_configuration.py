@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regraft.controller.planners.tree.swap_links_ci import paths_within
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.horizon_paths import paths_within
 from regraft.overlay.tree.tree_configuration import DegreeError, NotATreeError, TreeConfiguration, check_degree
 from tests.overlay.small_overlays import brokers_named, line_of
 

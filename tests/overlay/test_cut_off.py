@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regraft.controller.kinds.ring.ring_state import ring_cut_off
 from regraft.overlay.ring.ring_configuration import RingConfiguration
-from regraft.overlay.ring.ring_cut_off import ring_cut_off
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regraft.controller.planners.ring.steps.search_ring_ids import ScratchSwaps
 from regraft.overlay.ring.chord_ring import ChordRing
 from regraft.overlay.ring.ring_arcs import RingArcs, ring_arcs
 from regraft.overlay.ring.ring_reassignment import RingProblem
-from regraft.overlay.ring.ring_scratch import ScratchSwaps
 from regraft.overlay.ring.ring_swaps import RingSwaps
 from tests.overlay.drawn_ring_problems import draw_problem
 

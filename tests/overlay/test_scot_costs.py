@@ -7,11 +7,11 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from regraft.controller.kinds.scot.scot_state import scot_cut_off
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import ScotCosts, scot_breakdown
-from regraft.overlay.scot.scot_cut_off import scot_cut_off
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 

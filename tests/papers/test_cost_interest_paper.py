@@ -16,6 +16,7 @@ from regraft.controller.planners.tree.swap_links_ci import (
     cycle_costs,
     indirect_costs,
     mean_common_interest,
+    paths_within,
     wanted_links,
 )
 from regraft.controller.state.closed_window import ClosedWindow
@@ -23,7 +24,6 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.overlay.tree.horizon_paths import paths_within
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal

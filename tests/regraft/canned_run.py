@@ -5,8 +5,8 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
+from regraft.controller.kinds.ring.price_windows import ring_breakdown
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.ring_breakdown import ring_breakdown
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.scot.scot_configuration import ScotConfiguration

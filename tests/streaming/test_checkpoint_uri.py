@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from regraft.infra.local.hadoop_path import HadoopPath, NoFileSystemError
 from regraft.schemas.status_file import replace_file
-from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
+from regraft.streaming.decide_closing import ClosingRule, has_uncommitted_batch, starting_rule
 from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError
 from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, archive_checkpoint, open_checkpoint
 from regraft.streaming.run_job import run_job

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.streaming.closing_rule import ClosingRule, starting_rule
+from regraft.streaming.decide_closing import ClosingRule, starting_rule
 from regraft.streaming.streaming_settings import StreamingSettings
 
 LIVE, CATCH_UP = ClosingRule(2_000, True), ClosingRule(60_000, False)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-from regraft.streaming import find_memory_faults
-from regraft.streaming.find_memory_faults import memory_fault
+from regraft.streaming import size_job
 from regraft.streaming.job_errors import EXIT_FAILED, explained
+from regraft.streaming.size_job import memory_fault
 from regraft.streaming.streaming_settings import StreamingSettings
 
 SETTINGS = StreamingSettings("none:1", Path("unused"), records_per_trigger_max=30_000)
@@ -24,7 +24,7 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def begin(command: str) -> None:
         begun.append(subprocess.Popen(["sh", "-c", command]))
-        monkeypatch.setattr(find_memory_faults.SparkContext, "_gateway", SimpleNamespace(proc=begun[-1]))
+        monkeypatch.setattr(size_job.SparkContext, "_gateway", SimpleNamespace(proc=begun[-1]))
 
     yield begin
     for process in begun:
@@ -64,7 +64,7 @@ def test_a_query_without_memory_is_named_while_java_runs() -> None:
 
 def test_other_errors_are_not_replaced(java: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors stay as they are if Java runs and memory is not the cause."""
-    monkeypatch.setattr(find_memory_faults, "END_S_MAX", 0.01)
+    monkeypatch.setattr(size_job, "END_S_MAX", 0.01)
     java("sleep 60")
     assert memory_fault(SILENT, "1g", SETTINGS) is None
     assert memory_fault(explained(ValueError("topic t was deleted"), SETTINGS), "1g", SETTINGS) is None

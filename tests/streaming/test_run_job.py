@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.dead_letters import SHARE_LETTERS_MAX
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.infra.kafka.read_clocks import read_clock_offsets_ms
+from regraft.infra.local.doctor import read_clock_offsets_ms
 from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.process.find_port import choose_ports
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

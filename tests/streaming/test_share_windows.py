@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.state import StateRow
 from regraft.schemas.telemetry import LinkProbe, TelemetryBatch
-from regraft.streaming import close_shard, decide_closing, encode_rows, share_windows
+from regraft.streaming import close_shard, decide_closing, encode_rows, open_windows
 from regraft.streaming.close_shard import ShardCloser
 from regraft.streaming.close_windows import close_windows
 from regraft.streaming.encode_rows import Message
 from regraft.streaming.merge_parts import MergedWindows, WindowParts, merge_parts
-from regraft.streaming.open_windows import ShardState, Step, take_rows
-from regraft.streaming.share_windows import PART_BYTES, keep_shares
+from regraft.streaming.open_windows import PART_BYTES, ShardState, Step, keep_shares, take_rows
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, random_telemetry
 from tests.streaming.test_open_windows import GRACE_MS, rows_of
 
@@ -33,7 +32,7 @@ def step(state: ShardState, batches: list[TelemetryBatch], grace_ms: int = GRACE
 def test_75_000_tiny_batches_in_a_window_are_counted_beyond_the_share() -> None:
     """Each is accepted by Kafka and by the codec; together they would fill memory and the window's marker."""
     taken = step(ShardState(), flood(75_000))
-    parts_max = share_windows.SHARE_BYTES_PER_S // PART_BYTES * WINDOW_MS // 1_000
+    parts_max = open_windows.SHARE_BYTES_PER_S // PART_BYTES * WINDOW_MS // 1_000
     assert 74_000 <= taken.rows_over <= 75_000 - parts_max // 2
     assert step(taken.state, flood(10)).rows_over == 10
     end = [TelemetryBatch("b1", 1, 0, BEGIN_MS + 3 * WINDOW_MS, 0)]
@@ -77,7 +76,7 @@ def test_the_windows_of_others_are_as_without_the_flood(seed: int) -> None:
 def test_the_same_parts_are_kept_in_any_order(parts: list[tuple[str, int, bytes]], rng: random.Random) -> None:
     """A micro-batch that runs again after a failure gets its rows in another order and must write the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(share_windows, "SHARE_BYTES_PER_S", PART_BYTES)  # Five parts in a window of five seconds.
+        patch.setattr(open_windows, "SHARE_BYTES_PER_S", PART_BYTES)  # Five parts in a window of five seconds.
         kept = []
         for _ in range(2):
             rng.shuffle(parts)

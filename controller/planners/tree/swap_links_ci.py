@@ -18,11 +18,45 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import HorizonSettings, Order
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.tree.horizon_paths import Paths, paths_within
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
 from regraft.schemas.write_figures import figure
+
+Paths = NDArray[np.intp]
+
+
+def paths_within(configuration: TreeConfiguration, hops_max: int) -> dict[int, Paths]:
+    """Return, for each hop count from 1 to ``hops_max``, all directed paths of that length.
+
+    Each array has shape (paths, hops + 1) and is sorted; it contains each path and its reverse. If the tree has no path
+    of a length, its array is empty. Raises ValueError if ``hops_max`` is below 1. Cost O(paths).
+    """
+    if hops_max < 1:
+        raise ValueError(f"hops_max is {hops_max}, a horizon has at least 1 hop")
+    position = {broker: index for index, broker in enumerate(configuration.brokers)}
+    neighbours = [[position[peer] for peer in configuration.neighbours[broker]] for broker in configuration.brokers]
+    degrees = np.array([len(peers) for peers in neighbours], dtype=np.intp)
+    flat = np.array([peer for peers in neighbours for peer in peers], dtype=np.intp)
+    starts = np.cumsum(degrees) - degrees
+    paths = np.column_stack([np.repeat(np.arange(len(degrees), dtype=np.intp), degrees), flat])
+    by_hops = {1: paths}
+    for hops in range(2, hops_max + 1):
+        paths = _extended(paths, degrees, starts, flat)
+        by_hops[hops] = paths
+    return by_hops
+
+
+def _extended(paths: Paths, degrees: Paths, starts: Paths, flat: Paths) -> Paths:
+    """Return every path extended by one hop without turning back, which cannot close a cycle in a tree."""
+    ends = paths[:, -1]
+    counts = degrees[ends]
+    origin = np.repeat(np.arange(len(paths), dtype=np.intp), counts)
+    within = np.arange(len(origin), dtype=np.intp) - np.repeat(np.cumsum(counts) - counts, counts)
+    following = flat[starts[ends[origin]] + within]
+    onward = following != paths[origin, -2]
+    return np.column_stack([paths[origin[onward]], following[onward]])
+
 
 PLANNER = "swap_links_ci"
 TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: the order of summation changes the last digits of floats.

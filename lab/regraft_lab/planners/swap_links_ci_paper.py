@@ -73,7 +73,7 @@ def swap_links_ci_paper(
 def local_knowledge(state: TreeState, settings: InterestSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
     """Return what the brokers know from their caches, in the form that the settings choose.
 
-    ``paths`` is from ``overlay.tree.horizon_paths`` for the settings' horizon.
+    ``paths`` is from ``controller.planners.tree.swap_links_ci`` for the settings' horizon.
     """
     counted = settings.path_interest == "conjunction"
     caches = None

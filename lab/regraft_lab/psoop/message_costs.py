@@ -26,8 +26,8 @@ def broadcast_cost(paths: Mapping[int, Paths], inventory: Inventory) -> float:
     """Return the cost of one broadcast by every broker: it sends its cache to all brokers within the horizon.
 
     Source: Jaeger07, section 4.3.1: a broadcast floods the tree up to eta hops. ``paths``: those of
-    ``overlay.tree.horizon_paths`` for eta; each adds its last link and its last broker to the delivery tree of its
-    first one.
+    ``controller.planners.tree.swap_links_ci`` for eta; each adds its last link and its last broker to the delivery
+    tree of its first one.
     """
     cost = float(inventory.processing_cost.sum())
     for length_paths in paths.values():

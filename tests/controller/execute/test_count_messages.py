@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.execute.count_messages import FREE, MEAN_FACTOR, SUM_FACTOR, believed_total
+from regraft.controller.execute.transition import FREE, MEAN_FACTOR, SUM_FACTOR, believed_total
 from regraft.schemas.bounds import PLAN_MESSAGES_MAX
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.command import CommandPhase, CommandResult, Outcome

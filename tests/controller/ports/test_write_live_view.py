@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from regraft.controller.ports.write_live_view import ValkeyView
-from regraft.controller.ports.write_status import StatusView
+from regraft.controller.ports.write_live_view import StatusView, ValkeyView
 from regraft.infra.live.live_keys import PAUSE_MS_MAX
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.local.valkey_server import start_valkey_service

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regraft.inventories.build_inventory import read_prices
 from regraft.inventories.read_brokers import read_brokers, read_round_trips
 from regraft.inventories.read_nats import duration_ms
-from regraft.inventories.read_prices import read_prices
 from regraft.inventories.read_topology import read_topology
 from regraft.inventories.source_error import SourceError
 
