@@ -1,0 +1,7 @@
+"""Set-up shared by the lab's tests."""
+
+from hypothesis import settings
+
+# A busy machine is not a fault: no example fails because it is slow.
+settings.register_profile("regraft_lab", deadline=None)
+settings.load_profile("regraft_lab")
