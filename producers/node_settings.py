@@ -187,7 +187,7 @@ class NodeSettings:
 
     @property
     def interest_file(self) -> Path:
-        """The file that keeps what clients of an MQTT broker want, for the node's next life."""
+        """The file that keeps what clients of an MQTT broker want, for the node's next incarnation."""
         return self.status_file.with_name(f"{self._file_name}.interest.json")
 
     @property

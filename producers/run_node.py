@@ -3,8 +3,8 @@
 In: NodeSettings and a stop event. Out: messages over links and through the connector, telemetry, results and the
 register of clients in Kafka, a status file each second. :mod:`producers.nodes.broker_node` handles the messages.
 
-The first life of a node begins in the overlay of the last committed plan. Every later one begins outside it, because
-the others continued without it, and a plan lets it join.
+The first incarnation of a node begins in the overlay of the last committed plan. Every later one begins outside it,
+because the others continued without it, and a plan lets it join.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.links.choose_candidates import RENEWED_S, CandidateChoice
 from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
-from regraft.producers.nodes.node_parts import (
+from regraft.producers.nodes.node_setup import (
     NodeError,
     address_of,
     broker_of,
@@ -56,8 +56,9 @@ UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times it
 FLUSH_S_MAX = 10.0
 STATUS_S = 1.0
 NOT_FIRST = (
-    "a peer has met an earlier life of this node, so the others have continued without it: it begins again outside the "
-    "overlay, and a plan admits it. To start all nodes afresh, stop all of them and remove all their .life files"
+    "a peer has met an earlier incarnation of this node, so the others have continued without it: it begins again "
+    "outside the overlay, and a plan admits it. To start all nodes afresh, stop all of them and remove all their .life "
+    "files"
 )
 PROOF_S = 5.0  # Between questions to Kafka whether commands have arrived.
 PROBES_PER_SILENCE = 5
@@ -66,7 +67,7 @@ PROBES_PER_SILENCE = 5
 def run_node(settings: NodeSettings, stop: threading.Event) -> None:
     """Run one broker until ``stop`` is set; to the others, that is a death.
 
-    A node that learns from others that this is not its first life begins again, outside the overlay.
+    A node that learns from others that this is not its first incarnation begins again, outside the overlay.
 
     Raises NodeError if settings, files or Kafka are not as required, if the real broker is not available, or if the
     protocol fails.
@@ -113,7 +114,7 @@ def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: K
 
 
 class _NodeRun:
-    """One life of a node, on one event loop."""
+    """One incarnation of a node, on one event loop."""
 
     def __init__(
         self,
@@ -125,8 +126,8 @@ class _NodeRun:
         health: NodeHealth,
     ) -> None:
         self.is_to_begin_outside = False
-        self._is_first_life, self._boot_ms = core.takes_clients, core.boot_ms
-        self._lost: dict[str, int] = {}  # Neighbours whose lives have ended, and the epoch in which they did.
+        self._is_first_incarnation, self._boot_ms = core.takes_clients, core.boot_ms
+        self._lost: dict[str, int] = {}  # Neighbours whose incarnations have ended, and the epoch in which they did.
         self._settings, self._ports, self._metrics, self._health = settings, ports, metrics, health
         self._status_file = StatusFile(settings.own_status_file)
         self._addresses = read_peers(settings, core.broker)
@@ -150,26 +151,30 @@ class _NodeRun:
             probe_ms=silence_ms_max / PROBES_PER_SILENCE,
             silence_ms_max=silence_ms_max,
         )
-        life = str(node.core.boot_ms)
+        incarnation = str(node.core.boot_ms)
         take, lose = self._guarded(node.take), self._guarded(self._lose)
-        return Links(node.broker, life, self._addresses, take, lose, limits, self._tls, self._note_own_life)
+        return Links(
+            node.broker, incarnation, self._addresses, take, lose, limits, self._tls, self._note_own_incarnation
+        )
 
     def _lose(self, peer: str) -> None:
         if peer in self._node.core.live_neighbours:
             self._lost[peer] = self._node.core.epoch
         self._node.lose(peer)
 
-    def _note_own_life(self, peer: str, life: str) -> None:
-        """Begin again outside the overlay if a peer has met an earlier life than what should be this node's first.
+    def _note_own_incarnation(self, peer: str, incarnation: str) -> None:
+        """Begin again outside the overlay if a peer has met an incarnation before what should be this node's first.
 
-        Its file of lives was removed, or is on another disk: the others have continued without this node.
+        Its file of incarnations was removed, or is on another disk: the others have continued without this node.
         """
-        boot = life.partition(".")[0]
-        is_first = self._is_first_life and self._node.links.life == str(self._boot_ms)
+        boot = incarnation.partition(".")[0]
+        is_first = self._is_first_incarnation and self._node.links.incarnation == str(self._boot_ms)
         if not is_first or not boot.isdecimal() or int(boot) >= self._boot_ms:
             return
-        self._is_first_life, self.is_to_begin_outside = False, True
-        log.error("life_not_first", broker=self._node.broker, peer=peer, life=life, reason=NOT_FIRST)
+        self._is_first_incarnation, self.is_to_begin_outside = False, True
+        log.error(
+            "incarnation_not_first", broker=self._node.broker, peer=peer, incarnation=incarnation, reason=NOT_FIRST
+        )
 
     async def run(self, stop: threading.Event) -> None:
         """Open links and connector, and run until asked to stop."""
@@ -301,7 +306,7 @@ class _NodeRun:
             "held_deliveries": len(core.held_notifications),
             "receipts_waiting": len(node.receipts),
             "messages": {**node.counts, **node.clients.counts, **self._connector.counts},
-            "links": {**node.links.counts, "lost_with_lives": node.links.lost_with_lives},
+            "links": {**node.links.counts, "lost_with_incarnations": node.links.lost_with_incarnations},
             "peers": {
                 peer: {"kept": len(known.session), "rtt_ms": round_trips.get(peer)}
                 for peer, known in sorted(node.links.peers.items())

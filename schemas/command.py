@@ -52,7 +52,7 @@ class Command(Struct, frozen=True):
     A prepare describes the change: links removed and added, ring IDs reassigned, clients moved, brokers that join and
     leave and, on a tree, ``subscribers_moved``. On a ring, ``id_moves`` has the IDs of joining and leaving brokers
     (OFF_RING: none), and moves name only the users that come to or leave this broker. Every command of a plan lists the
-    lost brokers, dead or restarted empty: nothing is awaited from them, and messages from their earlier life are
+    lost brokers, dead or restarted empty: nothing is awaited from them, and messages from their earlier incarnation are
     ignored.
 
     An install carries the whole overlay in force, as links added or as IDs, and brokers joined, with the plan that led

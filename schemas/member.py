@@ -64,11 +64,11 @@ class BrokerFacts(Struct, frozen=True):
 class Member(Struct, frozen=True):
     """One broker, its state since ``since_ms``, and the reason, for people.
 
-    ``boot_ms`` is the start of the life to which the state refers, 0 if unknown. ``facts`` replace what the inventory
-    says about the broker; a broker outside the inventory always has them. ``deaths_ms`` are the times of its recent
-    deaths, oldest first. ``returns_ms`` is when a dead broker may rejoin: 0 as soon as it is back, TIME_MS_MAX not
-    without an order. ``ordered_ms`` is the time of the newest order about it that was followed, 0 for none. ``term`` is
-    that of the leader that wrote this record.
+    ``boot_ms`` is the start of the incarnation to which the state refers, 0 if unknown. ``facts`` replace what the
+    inventory says about the broker; a broker outside the inventory always has them. ``deaths_ms`` are the times of its
+    recent deaths, oldest first. ``returns_ms`` is when a dead broker may rejoin: 0 as soon as it is back, TIME_MS_MAX
+    not without an order. ``ordered_ms`` is the time of the newest order about it that was followed, 0 for none.
+    ``term`` is that of the leader that wrote this record.
     """
 
     broker: Name

@@ -59,13 +59,13 @@ class IdMove(Struct, frozen=True, order=True):
         return f"{self.broker} ID {before} -> {after}"
 
     @property
-    def place_text(self) -> str:
+    def slot_text(self) -> str:
         """Return the change of place on a structured cyclic overlay as text, for people."""
-        before, after = (("no place" if one == OFF_RING else place_text(one)) for one in (self.id_from, self.id_to))
+        before, after = (("no place" if one == OFF_RING else slot_text(one)) for one in (self.id_from, self.id_to))
         return f"{self.broker} {before} -> {after}"
 
 
-def place_text(place: int) -> str:
+def slot_text(place: int) -> str:
     """Return a place of a structured cyclic overlay as text."""
     return f"cluster {place % CLUSTERS_MAX} in region {place // CLUSTERS_MAX}"
 
@@ -177,8 +177,8 @@ class Plan(Struct, frozen=True):
     ``term`` is that of the leader that wrote this version. ``begun_by`` names the controller that began to execute the
     plan: two controllers unaware of each other may choose the same change for the same epoch. ``brokers_target`` are
     all brokers of the target overlay, empty in plans of earlier versions, which changed none. ``brokers_lost`` are
-    those whose life at ``epoch_from`` is over, dead or restarted empty: nothing is asked of them. A broker that is both
-    lost and in the target comes back with this plan.
+    those whose incarnation at ``epoch_from`` is over, dead or restarted empty: nothing is asked of them. A broker that
+    is both lost and in the target comes back with this plan.
 
     ``sample_share`` is the share of notifications known in the windows on which the plan is based: below 1, all costs
     are estimates. ``gain_error_per_s`` is the standard error of the total gain.

@@ -17,7 +17,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.write_times import time_text
-from regraft.streaming.source_topics import Offsets, Place, place_text
+from regraft.streaming.source_topics import Offsets, Place, slot_text
 
 ASK_TIMEOUT_S = 10.0
 PARTITIONS_SHOWN_MAX = 20
@@ -81,7 +81,7 @@ def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) ->
     """Return the event that reports ``count`` lost records; the last one before them was read at ``since_ms``."""
     until_ms = max((loss.until_ms for loss in losses if loss.until_ms is not None), default=None)
     span = f"{_clock(since_ms)} to {_clock(until_ms)}"
-    shown = {place_text(loss.place, topic): loss.text for loss in losses[:PARTITIONS_SHOWN_MAX]}
+    shown = {slot_text(loss.place, topic): loss.text for loss in losses[:PARTITIONS_SHOWN_MAX]}
     where = "; ".join(f"{name} {offsets}" for name, offsets in shown.items())
     more = len(losses) - len(shown)
     where += f"; and {more} more partitions" if more > 0 else ""

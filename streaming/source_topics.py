@@ -62,7 +62,7 @@ def inventory_at(path: Path) -> Inventory:
     return _loaded(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
-def place_text(place: Place, source_topic: str) -> str:
+def slot_text(place: Place, source_topic: str) -> str:
     """Return a partition's name for people, with its topic unless that is ``source_topic``."""
     topic, partition = place
     return f"partition {partition}" if topic == source_topic else f"partition {partition} of {topic}"

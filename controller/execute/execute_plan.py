@@ -40,8 +40,8 @@ def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> Non
     """Raise PlanLogBehindError if most brokers are at a later epoch than the one in force, by no plan under way.
 
     An aborted plan leads nowhere, so its epoch counts as no more than any other: the plans before it may be lost. Only
-    a current window counts: older ones may describe an earlier life. Half of the brokers or fewer stop nothing: they
-    may be faulty, and are reported as an epoch mismatch.
+    a current window counts: older ones may describe an earlier incarnation. Half of the brokers or fewer stop nothing:
+    they may be faulty, and are reported as an epoch mismatch.
     """
     window = state.newest
     if window is None or not state.has_plans or abs(now_ms - window.end_ms) > window_age_ms_max:

@@ -1,4 +1,4 @@
-"""Find the lost brokers of an overlay: those whose life in it is over. Pure.
+"""Find the lost brokers of an overlay: those whose incarnation in it is over. Pure.
 
 In: the plans so far and the fleet. Out: names of brokers. Whether a broker is dead is detected elsewhere.
 """

@@ -124,7 +124,8 @@ class Transition:
         self._target = target
         self._digest = plan_digest(plan, target)
         self._change = change
-        # Until they prepare this plan, neighbours report lives that are over: here only the controller's word counts.
+        # Until they prepare this plan, neighbours report incarnations that are over: here only the controller's word
+        # counts.
         self._changed_before = change.joined | change.lost
         self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
@@ -163,7 +164,7 @@ class Transition:
 
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
         """Begin a plan that has not been sent to any broker."""
-        changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_PLACES)
+        changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_SLOTS)
         text = f"{self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         self._begun_ms = now_ms
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
@@ -375,8 +376,8 @@ class Transition:
     def _lost_in(self, phase: CommandPhase) -> tuple[str, ...]:
         """Return the brokers that a command names as lost.
 
-        A broker that comes back by the plan is named in later phases only if its new life is over, too. The word of
-        neighbours counts only in RETIRE, when all else has drained.
+        A broker that comes back by the plan is named in later phases only if its new incarnation is over, too. The word
+        of neighbours counts only in RETIRE, when all else has drained.
         """
         before = self.plan.brokers_lost
         if phase in (CommandPhase.ACTIVATE, CommandPhase.RETIRE):

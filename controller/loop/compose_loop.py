@@ -26,14 +26,14 @@ from regraft.controller.loop.decision_timer import DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.loop.follow_members import FollowMembers
 from regraft.controller.loop.follow_review import AdvancePlan, FollowReview
-from regraft.controller.loop.note_effects import CommandNotes, NotedEvents
+from regraft.controller.loop.noted_events import CommandNotes, NotedEvents
 from regraft.controller.loop.repair_overlay import RepairOverlay
 from regraft.controller.loop.set_share import SetShare
 from regraft.controller.loop.show_state import SettlePlans, ShowState
 from regraft.controller.loop.start_loop import StartLoop
 from regraft.controller.loop.take_windows import TakeWindows
-from regraft.controller.loop.watch_changes import ChangeWatch
-from regraft.controller.planners.find_planners import planners_of
+from regraft.controller.loop.watch_shifts import ShiftWatch
+from regraft.controller.planners.planner_registry import planners_of
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.settings.controller_settings import TERM_FIRST, ControllerSettings
@@ -65,7 +65,7 @@ def compose_loop(
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
     runner = _runner(settings, noted, state, notes, term, instance)
-    orders, changes = OrderTaker(ports.orders, events, ports.audit), ChangeWatch(settings, kind, events, metrics)
+    orders, changes = OrderTaker(ports.orders, events, ports.audit), ShiftWatch(settings, kind, events, metrics)
     reviewer, windows = PlanReviewer(settings, orders, runner), WindowReader(settings, kind, ports)
     situations = SituationFinder(settings, kind, windows, reviewer, runner)
     steps = LoopSteps(

@@ -28,7 +28,7 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.compare_epochs import brokers_elsewhere
-from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, restarted
+from regraft.controller.state.member_transitions import NEVER_MS, died, entered_state, is_dead_by_order, restarted
 from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
@@ -41,14 +41,14 @@ class BrokerActivity:
     """When each broker was last seen, in event time. Memory O(brokers)."""
 
     def __init__(self, boots: Mapping[str, int]) -> None:
-        """Start with the known lives, by broker; 0 means none."""
+        """Start with the known incarnations, by broker; 0 means none."""
         self.boots = {broker: boot for broker, boot in boots.items() if boot}
         self._last_seen_ms: dict[str, int] = {}
         self._begun_ms: int | None = None
         self.newest: ClosedWindow | None = None
 
     def add(self, window: ClosedWindow) -> dict[str, int]:
-        """Add a window; return the brokers that reported from a later life, with their previous one."""
+        """Add a window; return the brokers that reported from a later incarnation, with their previous one."""
         self._begun_ms = window.start_ms if self._begun_ms is None else self._begun_ms
         self.newest = window
         again = {}
@@ -103,7 +103,7 @@ class FollowMembers:
         self._events = events
         self._metrics = metrics
         self._activity: BrokerActivity | None = None
-        self._restarted: dict[str, int] = {}  # Restarted brokers, with the boot time of their previous life.
+        self._restarted: dict[str, int] = {}  # Restarted brokers, with the boot time of their previous incarnation.
         self._claims = runner.claims
         self._lost_since_ms: dict[str, int] = {}
         self._doubted: dict[str, frozenset[str]] = {}  # By what they do, the brokers in doubt, to report each once.
@@ -187,7 +187,9 @@ class FollowMembers:
         activity, members = self._activity_in(state), state.fleet.members
         serving = [one for one in state.plan_log.present.brokers if members[one].state.is_serving]
         silent = {one: why for one in serving if (why := self._silence_reason(members[one], window, state, now_ms))}
-        restarts = {one: why for one, why in self._unknown_lives(serving, window, state, now_ms) if one not in silent}
+        restarts = {
+            one: why for one, why in self._unknown_incarnations(serving, window, state, now_ms) if one not in silent
+        }
         doubtful = frozenset(silent) | (frozenset(restarts) - self._restarted.keys())
         self._restarted = {}
         if len(doubtful) > self._settings.deaths_share_max * len(serving):
@@ -236,10 +238,10 @@ class FollowMembers:
         )
         self._events.emit(AdaptationEvent(speaker, EventKind.DEATHS_IMPLAUSIBLE, Severity.WARNING, now_ms, text))
 
-    def _unknown_lives(
+    def _unknown_incarnations(
         self, serving: list[str], window: ClosedWindow, state: LoopState, now_ms: int
     ) -> list[tuple[str, str]]:
-        """Return the brokers that report from a life that the overlay in force does not know, with the reasons."""
+        """Return the brokers whose incarnation the overlay in force does not know, with the reasons."""
         plan_log = state.plan_log
         reasons = {one: "it restarted" for one in serving if one in self._restarted}
         for broker in serving:
@@ -268,7 +270,9 @@ class FollowMembers:
             if boot_ms > member.boot_ms or not is_dead_by_order(member):
                 back = entered_state(member, MemberState.JOINING, "it reports again", now_ms)
                 self._change(replace(back, boot_ms=boot_ms), state, now_ms)
-        elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # Commands to its last life are lost.
+        elif (
+            member.state is MemberState.JOINING and boot_ms > member.boot_ms
+        ):  # Commands to its last incarnation are lost.
             self._change(replace(member, since_ms=now_ms, boot_ms=boot_ms), state, now_ms)
         elif member.state is MemberState.JOINING and activity.was_active_since(broker, member.since_ms):
             if silent_ms >= self._settings.silence_ms:

@@ -24,7 +24,7 @@ from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.kinds.repair import RepairTask, change_text, named_text
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.member_changes import is_by_order, is_dead_by_order
+from regraft.controller.state.member_transitions import is_by_order, is_dead_by_order
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration

@@ -13,8 +13,8 @@ from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s, sample_error_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.loop.watch_caps import WatchCaps
-from regraft.controller.loop.watch_changes import ChangeWatch
 from regraft.controller.loop.watch_idle import WatchIdle
+from regraft.controller.loop.watch_shifts import ShiftWatch
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.report.set_metrics import set_costs
@@ -35,7 +35,7 @@ class TakeWindows:
         settings: ControllerSettings,
         kind: AnyKind,
         windows: WindowReader,
-        changes: ChangeWatch,
+        changes: ShiftWatch,
         refusals: RefusalEvents,
         events: EventSink,
         metrics: LoopMetrics,

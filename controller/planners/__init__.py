@@ -1,7 +1,7 @@
 """Planners: pure functions (state, settings, context, rng) -> proposals, one file for each algorithm. No clock, no I/O.
 
-Each file ends with its ``SPEC``. ``BUILT_IN`` lists the built-in ones; :mod:`controller.planners.find_planners` loads
-them.
+Each file ends with its ``SPEC``. ``BUILT_IN`` lists the built-in ones; :mod:`controller.planners.planner_registry`
+loads them.
 """
 
 BUILT_IN = (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 from confluent_kafka import Message
 
-from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.topic_readers import TopicReader
 from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.process.handle_each import handle_each

@@ -16,9 +16,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from regraft.controller.control_ports import DeposedError
-from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.topic_readers import TopicReader
 from regraft.infra.kafka.decode_strictly import decode_strictly
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import open_consumer

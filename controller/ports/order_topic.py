@@ -13,7 +13,7 @@ import msgspec
 from confluent_kafka import Message
 from msgspec.structs import replace
 
-from regraft.controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
+from regraft.controller.ports.topic_readers import RECORDS_PER_POLL_MAX, TopicReader
 from regraft.infra.kafka.decode_strictly import decode_strictly
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.orders.judge_orders import open_judge

@@ -15,8 +15,8 @@ from contextlib import ExitStack, closing
 import msgspec
 
 from regraft.controller.execute.execute_plan import TERM_LEAP_MAX
-from regraft.controller.ports.kafka_links import LetterSender, TopicReader
 from regraft.controller.ports.leadership import HeldTerm, Leadership
+from regraft.controller.ports.topic_readers import LetterSender, TopicReader
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.compare_epochs import BROKERS_NAMED_MAX
 from regraft.controller.state.plan_log import PlanLog

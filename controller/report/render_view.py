@@ -1,7 +1,7 @@
 """Render the state of the control loop as the live view. Pure: the same state gives the same view.
 
 In: the loop's state, the orders in force, and the counts of faults at the ports. Out: a LiveView.
-:mod:`controller.report.show_parts` renders the single parts.
+:mod:`controller.report.show_sections` renders the single parts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from regraft.controller.decide.loop_state import PLANS_MAX, LoopState
-from regraft.controller.report.show_parts import (
+from regraft.controller.report.show_sections import (
     shown_configuration,
     shown_decision,
     shown_fleet,
@@ -63,7 +63,7 @@ def render_view(
         orders=orders,
         refusals=dict(state.refusals),
         events=tuple(state.events),
-        last_decision=None if decision is None else shown_decision(decision, log.present.HAS_PLACES),
+        last_decision=None if decision is None else shown_decision(decision, log.present.HAS_SLOTS),
         faults=faults,
         members=shown_fleet(state, now_ms),
         shadows={shadow.name: shown_shadow(shadow) for shadow in state.shadows},

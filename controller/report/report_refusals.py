@@ -22,7 +22,7 @@ class RefusalEvents:
     """Remembers the last report of each kind; ``overlay`` is any one of the kind of overlay."""
 
     def __init__(self, overlay: OverlayConfiguration) -> None:
-        self._has_places = overlay.HAS_PLACES
+        self._has_places = overlay.HAS_SLOTS
         self._reported: dict[EventKind, str] = {}
         self._repeats: Counter[EventKind] = Counter()
 

@@ -20,17 +20,17 @@ class ClosedWindow:
     with too few batches. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1 if no
     broker reported. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at which each
     publisher last published in the window, ``homeless`` are the publishers without known home, because its telemetry is
-    lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher, broker). If the
-    kind of overlay needs the register, there is more: ``interests`` are what users wanted and where, not at the
-    window's end but when it was assembled, some seconds later; None if unknown. ``topic_rates_per_s`` are the
-    notifications published per second by topic. ``strayed`` are the users that were not where plans had last put them,
-    so have moved by themselves. ``clock_offsets_ms`` is how far each broker's clock is ahead of Kafka's, negative if
-    behind. ``epochs`` is the newest epoch that each broker heard in the window stamped in its newest life, ``boots``
-    when that life began; brokers outside the overlay may be among them. ``epoch_min`` and ``epoch_max`` cover only the
-    brokers that the window is complete over. ``subscribers_at`` counts the subscribers without topics at each broker
-    that had any when the window was assembled, None if unknown. ``parts`` are the deliveries of subscribers that plans
-    have moved recently, and of single ones that brokers report separately; ``single`` names the latter, with the part
-    that each forms.
+    lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher, broker). If the kind of overlay
+    needs the register, there is more: ``interests`` are what users wanted and where, not at the window's end but when
+    it was assembled, some seconds later; None if unknown. ``topic_rates_per_s`` are the notifications published per
+    second by topic. ``strayed`` are the users that were not where plans had last put them, so have moved by themselves.
+    ``clock_offsets_ms`` is how far each broker's clock is ahead of Kafka's, negative if behind. ``epochs`` is the
+    newest epoch that each broker heard in the window stamped in its newest incarnation, ``boots`` when that incarnation
+    began; brokers outside the overlay may be among them. ``epoch_min`` and ``epoch_max`` cover only the brokers that
+    the window is complete over. ``subscribers_at`` counts the subscribers without topics at each broker that had any
+    when the window was assembled, None if unknown. ``parts`` are the deliveries of subscribers that plans have moved
+    recently, and of single ones that brokers report separately; ``single`` names the latter, with the part that each
+    forms.
     """
 
     start_ms: int

@@ -54,7 +54,7 @@ def changes_text(changes: Changes, clients: str = "clients", *, has_places: bool
     if changes.id_moves:
         count = len(changes.id_moves)
         what, done = ("place", "changed") if has_places else ("ring ID", "reassigned")
-        texts = [move.place_text if has_places else move.text for move in changes.id_moves]
+        texts = [move.slot_text if has_places else move.text for move in changes.id_moves]
         parts.append(f"{count} {what}{'s' * (count > 1)} {done} ({name_some(texts, NAMED_MAX)})")
     if changes.moves:
         count = len(changes.moves)

@@ -1,7 +1,7 @@
 """Keep the plans so far and answer what follows from them: present configuration, next epoch, what is unfinished.
 
 In: plans in the order in which they were persisted. Out: answers. Reading and writing the topic belongs to
-:mod:`controller.ports.kafka_links`.
+:mod:`controller.ports.topic_readers`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The interface of every planner: the state of its kind of overlay over a horizon in, proposals out.
 
 A planner is a pure function: it reads no clock, does no I/O and draws only from the generator passed in.
-:mod:`controller.planners.find_planners` finds the planners.
+:mod:`controller.planners.planner_registry` finds the planners.
 """
 
 from __future__ import annotations

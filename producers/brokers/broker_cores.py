@@ -35,6 +35,6 @@ def core_of(
     """Return the protocol core of a broker that begins with a configuration of any kind.
 
     The broker begins outside the overlay if the configuration does not contain it, or with ``is_outside`` (an earlier
-    life of it is still in the configuration).
+    incarnation of it is still in the configuration).
     """
     return CORES[configuration.KIND](broker, configuration, boot_ms, is_outside=is_outside)

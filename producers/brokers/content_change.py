@@ -1,8 +1,8 @@
 """What the plans of brokers that route by content share: publishers that leave, and how brokers learn of deaths.
 
-In: reports of a link or of the controller, publishers that leave. Out: requests to publishers, and which broker's life
-is over in which epoch. What is in the tables belongs to the kind's own change: :mod:`producers.brokers.tree_change`,
-:mod:`producers.brokers.scot_change`.
+In: reports of a link or of the controller, publishers that leave. Out: requests to publishers, and which broker's
+incarnation is over in which epoch. What is in the tables belongs to the kind's own change:
+:mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ContentChange(Generic[Tables, Plan]):
         """Accept which brokers the controller reports dead, in the epochs that the report covers.
 
         A broker that the prepare of an epoch names as lost and that is in its overlay rejoins by that plan: it lives in
-        that epoch, unless a later command of the plan says that this life is over, too.
+        that epoch, unless a later command of the plan says that this incarnation is over, too.
         """
         deaths = {
             (epoch, peer)
@@ -126,7 +126,7 @@ class ContentChange(Generic[Tables, Plan]):
 
     @abstractmethod
     def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
-        """Treat the lives of brokers as over; ``deaths`` holds epoch and broker."""
+        """Treat the incarnations of brokers as over; ``deaths`` holds epoch and broker."""
 
     def kept_notifications(self) -> list[Notification]:
         """Return nothing: only deliveries wait on these overlays."""

@@ -82,7 +82,7 @@ def ring_broker(broker: str, configuration: RingConfiguration, boot_ms: int, *, 
 
 @dataclass(frozen=True, slots=True)
 class _Retired:
-    """What a broker remembers of a retired epoch: its ring, and which brokers' lives ended before it or in it."""
+    """What a broker remembers of a retired epoch: its ring, and whose incarnations ended before it or in it."""
 
     epoch: int
     configuration: RingConfiguration
@@ -284,7 +284,7 @@ class RingRouting:
                 return self._handle_late(source, message)
             return self._core.keep_early(message.epoch, source, message)
         if tables.is_outside and not self._concerns_leaving(tables, source, message):
-            return []  # It is for an earlier life of this broker, or of another plan.
+            return []  # It is for an earlier incarnation of this broker, or of another plan.
         match message:
             case Join():
                 return self.trees.accept_join(tables, source, message, now_ms)

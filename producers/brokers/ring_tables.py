@@ -144,10 +144,10 @@ class RingTables:
     ``registered`` holds, by topic, the publishers of the topics whose rendezvous this broker is. ``successors`` holds,
     by topic and publisher, stays that began before the end of the earlier stay had come. ``awaited`` maps subscriptions
     that have moved here, and whose old home may still hand over something of this epoch, to their user. ``lost`` are
-    the brokers whose life ended in the epoch before. ``dead`` are those that died in this one, as their links or the
-    controller report; ``ended_behind`` are those from which nothing more comes here in it, over any broker. A broker
-    that is not on the ring has tables without neighbours; so has one on it with ``is_outside``, as only an earlier life
-    of it is on it.
+    the brokers whose incarnation ended in the epoch before. ``dead`` are those that died in this one, as their links or
+    the controller report; ``ended_behind`` are those from which nothing more comes here in it, over any broker. A
+    broker that is not on the ring has tables without neighbours; so has one on it with ``is_outside``, as only an
+    earlier incarnation of it is on it.
     """
 
     def __init__(
@@ -241,7 +241,8 @@ class RingTables:
     def same_route(self, older: RingTables, start: str, target: str) -> bool:
         """Return True if the path between two brokers is that of an older epoch, broker by broker.
 
-        It is not if it touches a broker that is in only one of the rings, or whose life ended in the older epoch.
+        It is not if it touches a broker that is in only one of the rings, or whose incarnation ended in the older
+        epoch.
         """
         place = self.configuration.place_of
         if start not in place or target not in place:

@@ -73,7 +73,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     # --- preparing ---------------------------------------------------------------------------------------------------
 
     def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the overlay with places reassigned and regions relinked."""
+        """Return the overlay with slots reassigned and regions relinked."""
         present = self._core.tables[self._core.epoch].configuration
         return present.replaced(
             command.epoch_to,

@@ -80,9 +80,9 @@ class ScotTables:
     ``earlier`` are stays here of hosted publishers that a plan has brought back before the end of that stay has come.
 
     ``within`` are the neighbours in its cluster, ``across`` those in its regions, ``region`` the brokers of its first
-    region by cluster. ``lost`` are the brokers that the plan to this epoch names as lost, ``dead`` those whose life in
-    this epoch is over. ``ended`` and ``end_sent`` give, by neighbour, the fewest crossings that later notifications
-    from it, or to it, can have.
+    region by cluster. ``lost`` are the brokers that the plan to this epoch names as lost, ``dead`` those whose
+    incarnation in this epoch is over. ``ended`` and ``end_sent`` give, by neighbour, the fewest crossings that later
+    notifications from it, or to it, can have.
     """
 
     def __init__(

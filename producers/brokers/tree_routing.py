@@ -144,7 +144,7 @@ class TreeRouting:
         if source in tables.dead:
             return []
         if tables.is_outside:
-            return []  # It is for an earlier life of this broker.
+            return []  # It is for an earlier incarnation of this broker.
         match message:
             case Advertise():
                 return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)

@@ -97,9 +97,10 @@ class RoutingTables:
     of ``emptied`` brokers have moved. ``shared`` are the neighbours over links that the epoch before also had;
     ``same_path_to`` the brokers that such links alone reach: the path between any two of these is the same in both
     trees, broker by broker. ``fresh`` are the neighbours over new links; ``unsure`` those to which the plan to this
-    epoch announces no publishers. ``lost`` are the brokers that this plan names as lost, ``dead`` those whose life in
-    this epoch is over: nothing is awaited or accepted from it any more. A broker that is not in the overlay has tables
-    without neighbours; so has one in it with ``is_outside``, as only an earlier life of it is in the overlay.
+    epoch announces no publishers. ``lost`` are the brokers that this plan names as lost, ``dead`` those whose
+    incarnation in this epoch is over: nothing is awaited or accepted from it any more. A broker that is not in the
+    overlay has tables without neighbours; so has one in it with ``is_outside``, as only an earlier incarnation of it is
+    in the overlay.
     """
 
     def __init__(

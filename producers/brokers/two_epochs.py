@@ -30,7 +30,7 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.producers.brokers.command_fence import CommandFence
 from regraft.producers.brokers.epoch_change import EpochChange, EpochTables, PlanUnderWay, Routing, digest_mismatch
-from regraft.producers.brokers.neighbour_lives import NeighbourLives
+from regraft.producers.brokers.neighbour_incarnations import NeighbourIncarnations
 from regraft.producers.brokers.postponed_requests import PostponingBroker
 from regraft.producers.brokers.report_state import reported
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
@@ -41,7 +41,7 @@ HOLD_OVERFLOW = "hold_overflow"
 EPOCH_UNKNOWN = "epoch_unknown"  # The notification's epoch is retired here, or was never known.
 OUTSIDE = "outside"  # The broker is not part of the notification's overlay.
 BROKER_DIED = "broker_died"  # The notification's path crosses a dead broker.
-FROM_THE_DEAD = "from_the_dead"  # The sender's life in that epoch is over.
+FROM_THE_DEAD = "from_the_dead"  # The sender's incarnation in that epoch is over.
 EARLY_MESSAGES_MAX = 100_000  # Messages kept for epochs not prepared yet.
 
 
@@ -85,7 +85,7 @@ class TwoEpochBroker(AnsweringBroker, PostponingBroker, Generic[Tables, Plan]):
         self.tables: dict[int, Tables] = {tables.epoch: tables}
         self.under_way: Plan | None = None
         self.lost_peers: set[str] = set()  # A dead neighbour of an earlier overlay may be back.
-        self._lives = NeighbourLives()
+        self._incarnations = NeighbourIncarnations()
         self.held: deque[Deliver] = deque()
         self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # At most two for each publisher.
         self.routing = self._routing_of(self)
@@ -124,7 +124,7 @@ class TwoEpochBroker(AnsweringBroker, PostponingBroker, Generic[Tables, Plan]):
     def _dispatch(self, source: str | None, message: Any, now_ms: float) -> list[Effect]:
         if source is None:
             return self.routing.serve(message, now_ms)
-        self._lives.note_sent(source, message.epoch)
+        self._incarnations.note_sent(source, message.epoch)
         return self.routing.converse(source, message, now_ms)
 
     @property
@@ -141,16 +141,16 @@ class TwoEpochBroker(AnsweringBroker, PostponingBroker, Generic[Tables, Plan]):
         """Note that a neighbour is gone for good, after everything it had sent; return the effects.
 
         Its answers are not awaited, so that the remaining brokers can continue in both epochs. What it held, and what
-        had to cross it, is lost with it. A later life of it is not concerned.
+        had to cross it, is lost with it. A later incarnation of it is not concerned.
         """
-        epoch_end = self._lives.end(peer)
+        epoch_end = self._incarnations.end(peer)
         if epoch_end > max(self.tables):
             self.lost_peers.add(peer)
         return bundled(self._change.lose_peer(peer, epoch_end, now_ms))
 
     def note_reported(self, dead: set[str]) -> None:
         """Note that the controller reports brokers dead; links to neighbours may have yet to do so."""
-        self._lives.note_reported(dead.intersection(self.epochs()[0].neighbours) - self.lost_peers)
+        self._incarnations.note_reported(dead.intersection(self.epochs()[0].neighbours) - self.lost_peers)
 
     @property
     def takes_clients(self) -> bool:
@@ -229,7 +229,7 @@ class TwoEpochBroker(AnsweringBroker, PostponingBroker, Generic[Tables, Plan]):
 
     def begin_plan(self, under_way: Plan, tables: Tables) -> None:
         """Start a plan, with the tables of its epoch to fill."""
-        self._lives.begin_plan(self.tables[self.epoch].configuration, tables.configuration, tables.lost)
+        self._incarnations.begin_plan(self.tables[self.epoch].configuration, tables.configuration, tables.lost)
         self.tables[tables.epoch] = tables
         self.under_way = under_way
 

@@ -16,7 +16,7 @@ import simpy
 
 from regraft.producers.brokers.match_content import Filter, Predicate
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
-from regraft.producers.emulator.emulated_parts import EmulatedBroker, QueueCounters
+from regraft.producers.emulator.emulated_broker import EmulatedBroker, QueueCounters
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import CommandResult

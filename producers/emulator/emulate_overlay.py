@@ -40,9 +40,9 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.delivery_cells import CellRule
-from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
+from regraft.producers.emulator.emulated_broker import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
-from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, copy_key
+from regraft.producers.emulator.judge_losses import IncarnationEnd, LossJudge, copy_key
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.link_faults import LinkFaults
 from regraft.producers.emulator.notify_movers import drop_client, hand_over, notify_mover
@@ -207,7 +207,7 @@ class EmulatedOverlay:
         dead = self.brokers[name]
         if dead.is_dead:
             return
-        end = self._end_life(dead)
+        end = self._end_incarnation(dead)
         dead.is_dead = True
         for _, message, _ in dead.queue:
             self._note_loss(dead, message)
@@ -239,10 +239,10 @@ class EmulatedOverlay:
             if notification.publish_ms < end.ended_ms:
                 end.lost.update(((publisher, sequence, False), (publisher, sequence, True)))
 
-    def _end_life(self, broker: EmulatedBroker, *, is_alive: bool = False) -> LifeEnd:
-        """End this life of a broker, which may only be suspended: from now on it counts as dead."""
-        end = LifeEnd(self.env.now, broker.lost, is_alive)
-        self.judge.end_life(broker.name, end)
+    def _end_incarnation(self, broker: EmulatedBroker, *, is_alive: bool = False) -> IncarnationEnd:
+        """End this incarnation of a broker, which may only be suspended: from now on it counts as dead."""
+        end = IncarnationEnd(self.env.now, broker.lost, is_alive)
+        self.judge.end_incarnation(broker.name, end)
         broker.is_outside = broker.counts_as_dead = True
         for clients in (self.publishers, self.subscribers, self.users):
             clients.lose_home(broker.name)
@@ -276,7 +276,7 @@ class EmulatedOverlay:
         return self.link_faults.delayed_ms(broker, peer, self.timing.link_delay_ms(broker, peer))
 
     def _reconnect_links(self, broker: str, peers: Iterable[str]) -> None:
-        """Connect a broker to the present life of peers that join by a plan."""
+        """Connect a broker to the present incarnation of peers that join by a plan."""
         for peer in peers:
             end = self.link_ends.get((broker, peer))
             if end is None or end.target is not self.brokers[peer]:
@@ -291,7 +291,7 @@ class EmulatedOverlay:
         """Note the next overlay, the lost brokers and the next homes of their clients from a command."""
         for name in self.judge.note_command(command):
             if not self.brokers[name].is_dead:
-                self._end_life(self.brokers[name], is_alive=True)
+                self._end_incarnation(self.brokers[name], is_alive=True)
         given = {move.client for move in command.moves if move.home_from in command.lost_brokers}
         if command.phase is CommandPhase.PREPARE and given:
             here = {move.client for move in command.moves if move.client in given and move.home_to == command.broker}
@@ -452,7 +452,7 @@ class EmulatedOverlay:
     def _send(self, source_broker: str, peer: str, message: Message) -> None:
         end = self.link_ends.get((source_broker, peer))
         if end is None:
-            # Brokers that do not know yet of the plan by which it joins know only its earlier life.
+            # Brokers that do not know yet of the plan by which it joins know only its earlier incarnation.
             known = self.brokers[peer].known_as if self.brokers[peer].is_outside else self.brokers[peer]
             end = self._open_link(source_broker, known, QueueCounters())
         env, now_ms, counters = self.env, self.env.now, end.counters

@@ -34,8 +34,8 @@ def copy_key(notification: Notification) -> CopyKey:
 
 
 @dataclass(frozen=True)
-class LifeEnd:
-    """When a broker's life ended, and what was lost in it, on its way to it, or next to it; ``lost`` grows afterwards.
+class IncarnationEnd:
+    """When a broker's incarnation ended, and what was lost in it, on its way to it or next to it; ``lost`` grows later.
 
     ``is_alive``: it was only considered dead.
     """
@@ -47,20 +47,20 @@ class LifeEnd:
 
 @dataclass
 class _Epoch:
-    """An overlay that notifications may be stamped with, and which life of each broker takes part in it."""
+    """An overlay that notifications may be stamped with, and which incarnation of each broker takes part in it."""
 
     configuration: OverlayConfiguration
-    life_of: dict[str, int] = field(default_factory=dict)
+    incarnation_of: dict[str, int] = field(default_factory=dict)
 
 
 class LossJudge:
-    """The deaths of brokers, and the overlays they took part in; keeps the last epochs and the last ends of lives."""
+    """The deaths of brokers, and the overlays they took part in; keeps the last epochs and ends of incarnations."""
 
     def __init__(self, start: OverlayConfiguration) -> None:
         self._epochs = {start.epoch: _Epoch(start, dict.fromkeys(start.brokers, 0))}
         self._prepared: dict[tuple[int, str], _Epoch] = {}
-        self._life_now: dict[str, int] = {}
-        self._ends: dict[tuple[str, int], LifeEnd] = {}
+        self._incarnation_now: dict[str, int] = {}
+        self._ends: dict[tuple[str, int], IncarnationEnd] = {}
         self._homes: dict[str, deque[tuple[int, str]]] = {}  # By subscription, newest epoch first.
 
     # --- what happens ------------------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ class LossJudge:
             before = self._epochs.get(command.epoch_from)
             target = None if before is None else target_of(before.configuration, command)
             if before is not None and target is not None:
-                lives = {name: before.life_of.get(name, 0) for name in target.brokers}
-                lives |= {name: self._life_now.get(name, 0) for name in command.brokers_joined}
-                self._prepared[key] = _Epoch(target, lives)
+                incarnations = {name: before.incarnation_of.get(name, 0) for name in target.brokers}
+                incarnations |= {name: self._incarnation_now.get(name, 0) for name in command.brokers_joined}
+                self._prepared[key] = _Epoch(target, incarnations)
         elif command.phase is CommandPhase.ACTIVATE and key in self._prepared:
             self._epochs[command.epoch_to] = self._prepared.pop(key)
             for number in sorted(self._epochs)[:-EPOCHS_KEPT_MAX]:
@@ -96,21 +96,21 @@ class LossJudge:
         return [
             name
             for name in command.lost_brokers
-            if any(epoch.life_of.get(name) == self._life_now.get(name, 0) for epoch in known)
+            if any(epoch.incarnation_of.get(name) == self._incarnation_now.get(name, 0) for epoch in known)
         ]
 
-    def end_life(self, broker: str, end: LifeEnd) -> None:
-        """Note that a life of a broker has ended; the next one begins."""
-        life = self._life_now.get(broker, 0)
-        self._ends[broker, life] = end
-        self._life_now[broker] = life + 1
+    def end_incarnation(self, broker: str, end: IncarnationEnd) -> None:
+        """Note that an incarnation of a broker has ended; the next one begins."""
+        incarnation = self._incarnation_now.get(broker, 0)
+        self._ends[broker, incarnation] = end
+        self._incarnation_now[broker] = incarnation + 1
         while len(self._ends) > LIVES_KEPT_MAX:
             del self._ends[next(iter(self._ends))]
 
     def participates(self, broker: str, epoch: int) -> bool:
-        """Return True if a broker, in its present life, is in the overlay of an epoch."""
+        """Return True if a broker, in its present incarnation, is in the overlay of an epoch."""
         known = self._epochs.get(epoch)
-        return known is not None and known.life_of.get(broker) == self._life_now.get(broker, 0)
+        return known is not None and known.incarnation_of.get(broker) == self._incarnation_now.get(broker, 0)
 
     # --- what is missing ---------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class LossJudge:
 
     def _excuse_at(self, hop: Hop, epoch: _Epoch, notification: Notification) -> str | None:
         broker, from_rendezvous = hop
-        end = self._ends.get((broker, epoch.life_of.get(broker, -1)))
+        end = self._ends.get((broker, epoch.incarnation_of.get(broker, -1)))
         if end is None:
             return None
         if end.ended_ms <= notification.publish_ms:

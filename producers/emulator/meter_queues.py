@@ -11,7 +11,7 @@ import simpy
 from regraft.overlay.link_congestion import WINDOW_MS, QueueWindow
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
-from regraft.producers.emulator.emulated_parts import LinkEnd
+from regraft.producers.emulator.emulated_broker import LinkEnd
 
 Pair = tuple[str, str]
 

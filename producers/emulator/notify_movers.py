@@ -19,7 +19,7 @@ from regraft.producers.brokers.broker_messages import (
     UserStays,
     UserTaken,
 )
-from regraft.producers.emulator.emulated_parts import EmulatedBroker
+from regraft.producers.emulator.emulated_broker import EmulatedBroker
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import PublisherClients

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from regraft.producers.emulator.emit_telemetry import TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
-from regraft.producers.emulator.emulated_parts import EmulatedBroker
+from regraft.producers.emulator.emulated_broker import EmulatedBroker
 from regraft.producers.emulator.emulator_ports import MembershipPort
 from regraft.producers.emulator.newcomers import Newcomer
 from regraft.schemas.announcement import REPEAT_MS, Announcement

@@ -40,7 +40,7 @@ from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_
 from regraft.producers.brokers.two_epochs import ProtocolError
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import predicate_record
-from regraft.producers.emulator.emulated_parts import PeerLost, QueueCounters, Served
+from regraft.producers.emulator.emulated_broker import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
@@ -146,10 +146,10 @@ class BrokerNode:
         self.wanted.take(peer, message)
 
     def lose(self, peer: str) -> None:
-        """Note that a peer has begun another life; if it is a neighbour, it is considered dead.
+        """Note that a peer has begun another incarnation; if it is a neighbour, it is considered dead.
 
-        This is reported unasked: the peer may still run in its old life, and nothing else would show that this node
-        ignores it from now on.
+        This is reported unasked: the peer may still run in its old incarnation, and nothing else would show that this
+        node ignores it from now on.
         """
         self.wanted.release(peer)
         if peer in self.core.live_neighbours:
@@ -177,7 +177,7 @@ class BrokerNode:
         self._sync_overlay()
 
     def _prepare(self, command: Command) -> None:
-        """Prepare a plan; unless the core refuses, messages to brokers that it admits are for their current lives."""
+        """Prepare a plan; unless the core refuses, messages to brokers it admits are for their current incarnations."""
         joined = sorted(set(command.brokers_joined) - {self.broker})
         was_steady = self.core.phase is BrokerPhase.STEADY
         if was_steady:
@@ -189,7 +189,7 @@ class BrokerNode:
                 self.links.cancel_renewal(peer)
 
     def _install(self, command: Command) -> None:
-        """Install; if the core restarts, begin another life of the links: what it held or was sent before is void."""
+        """Install; if the core restarts, begin another incarnation of the links: what was held or sent is void."""
         held = (self.core.epoch, self.core.takes_clients)
         self._serve(None, command)
         if (self.core.epoch, self.core.takes_clients) != held:
@@ -197,8 +197,8 @@ class BrokerNode:
             self.wanted.void()
             if held[1]:
                 log.warning("life_over", broker=self.broker, epoch=held[0], reason=CONSIDERED_DEAD)
-            self.receipts.begin_life()
-            self.links.begin_life(f"{self.core.boot_ms}.{self._installs}")
+            self.receipts.begin_incarnation()
+            self.links.begin_incarnation(f"{self.core.boot_ms}.{self._installs}")
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
         """Note that local clients want a subject, or no longer do."""

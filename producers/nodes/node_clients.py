@@ -2,9 +2,9 @@
 
 In: interest and messages of a connector, and the core's effects on clients. Out: requests for the core, and
 notifications with a publisher and a sequence number. A real broker passes on no client's identity: the header
-``Regraft-Publisher`` names the publisher, else it is the broker. The node's life is part of each name, so that the
-sequence numbers of two lives never mix; publishers and subscriptions have separate prefixes, so that no client takes
-the name of another.
+``Regraft-Publisher`` names the publisher, else it is the broker. The node's incarnation is part of each name, so that
+the sequence numbers of two incarnations never mix; publishers and subscriptions have separate prefixes, so that no
+client takes the name of another.
 
 What clients choose is bounded in number and bytes. Interest that found no room waits for some; publishers that are idle
 make room for others.
@@ -74,14 +74,14 @@ class NodeClients:
     def __init__(
         self,
         broker: str,
-        life: str,
+        incarnation: str,
         ask: Callable[[ClientRequest | CarriedNotification], None],
         on_change: Callable[[str, Role, Filter | None], None],
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.on_confirmed: Callable[[str, bool], None] = lambda _subject, _is_confirmed: None
         self.handlers: Callable[[Content, str, int], Handlers] = lambda *_: ()
-        self._broker, self._life = broker, life
+        self._broker, self._incarnation = broker, incarnation
         self._ask, self._on_change = ask, on_change
         self._publishers: dict[str, _Publisher] = {}
         self._stay_first, self._sequence_first = 0, 0  # Beyond those of all publishers that made room.
@@ -93,7 +93,7 @@ class NodeClients:
         self._interests: dict[str, str | None] = {}  # Subject -> subscription, None until the core is asked.
         self._subjects: dict[str, str] = {}  # Subscription -> subject.
         self._subscriptions_made = 0
-        self._own = f"{broker}.{life}"
+        self._own = f"{broker}.{incarnation}"
         self._publisher(self._own)
 
     @property
@@ -103,7 +103,7 @@ class NodeClients:
 
     @property
     def publisher_count(self) -> int:
-        """How many publishers there have been in this life."""
+        """How many publishers there have been in this incarnation."""
         return len(self._publishers)
 
     @property

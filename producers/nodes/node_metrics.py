@@ -19,7 +19,7 @@ GAUGES = {
     "is_connector_open": "1 if the real broker is connected and has answered lately, else 0.",
     "is_reading": "1 if all commands that Kafka has arrive, else 0.",
     "interests": "Subjects that clients of the real broker want.",
-    "publishers": "Publishers of this life.",
+    "publishers": "Publishers of this incarnation.",
     "held_deliveries": "Deliveries that are held back for a transition.",
     "receipts_waiting": "Messages of durable ingress that are not safe yet.",
     "records_waiting": "Records that Kafka has not acknowledged yet.",
@@ -38,7 +38,9 @@ class NodeMetrics:
         self._messages = gauge(
             "messages", "Messages since the start: published here, delivered here, dropped by reason.", ["what"]
         )
-        self._links = gauge("links", "Events of links since the start: connected, cut, new lives, calls.", ["what"])
+        self._links = gauge(
+            "links", "Events of links since the start: connected, cut, new incarnations, calls.", ["what"]
+        )
         self._kept = gauge("link_kept", "Frames that a peer has not acknowledged.", ["peer"])
         self._rtt = gauge("link_rtt_ms", "Measured round trip to a peer.", ["peer"])
         self.commands = self.stage.counter("commands", "Commands received, by phase.", ["phase"])

@@ -1,7 +1,8 @@
 """Durable ingress under way: which messages the broker may forget because all peers that should get them have them.
 
 In: messages with receipts that the core has published, and the links. Out: receipts that are safe, and messages to
-publish again because the node could not publish them or has begun another life. Their source belongs to the connector.
+publish again because the node could not publish them or has begun another incarnation. Their source belongs to the
+connector.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Receipts:
     """Messages in the order in which they were published; each is safe no sooner than those before it.
 
     ``owed`` returns how many frames were ever put for each peer, ``over`` how many of a peer's are acknowledged or were
-    for a life that has ended.
+    for an incarnation that has ended.
     """
 
     def __init__(
@@ -46,8 +47,8 @@ class Receipts:
         """Note that the core could not send a message: it must be published again."""
         self._unpublished.append(message)
 
-    def begin_life(self) -> None:
-        """Note that messages under way in the former life may be lost: all must be published again."""
+    def begin_incarnation(self) -> None:
+        """Note that messages under way in the former incarnation may be lost: all must be published again."""
         self._unpublished.extend(each.message for each in self._under_way)
         self._under_way.clear()
 

@@ -52,7 +52,7 @@ class WantedElsewhere:
             self._serve(peer, message)
 
     def void(self) -> None:
-        """Forget what waits: the life in which it was sent is over."""
+        """Forget what waits: the incarnation in which it was sent is over."""
         self._held.clear()
 
     def refresh(self, entries: Callable[[], Iterable[Entry]]) -> None:

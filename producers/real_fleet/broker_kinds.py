@@ -34,8 +34,8 @@ BROKERS_OF_RABBIT = 4
 class ServerAddress:
     """Where clients and a node's connector connect.
 
-    ``interest_file`` is where a connector may keep what clients want for its next life, ``log_file`` the broker's
-    output, ``api_url`` its management interface.
+    ``interest_file`` is where a connector may keep what clients want for its next incarnation, ``log_file`` the
+    broker's output, ``api_url`` its management interface.
     """
 
     url: str

@@ -79,7 +79,7 @@ def _parts(brokers: Iterable[str], links: Iterable[Link], dead: str) -> Parts:
 
 
 class FleetNodes:
-    """Nodes by broker. ``connectors_of`` makes the connector of a broker for each of its lives; ``failure`` ends the
+    """Nodes by broker. ``connectors_of`` makes a broker's connector for each of its incarnations; ``failure`` ends the
     fleet.
 
     ``on_confirmed`` is called with a broker, a subject, and whether the overlay carries it there from now on.
@@ -126,7 +126,7 @@ class FleetNodes:
         return lambda: self._listening.get(broker, 1)  # Nobody listens on port 1: a call to the dead is refused.
 
     async def begin_node(self, broker: str, *, is_outside: bool = False) -> None:
-        """Begin a life of a node: its first inside the overlay, a later one outside."""
+        """Begin an incarnation of a node: its first inside the overlay, a later one outside."""
         boot_ms = int(self._now_ms())
         core = self._start.outsider(broker, boot_ms) if is_outside else self._start.core_of(broker, boot_ms)
         addresses = {

@@ -18,6 +18,9 @@ from typing import Any, cast
 from fastavro import schemaless_reader, schemaless_writer
 
 from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
+from regraft.producers.recordings.recording_files import RecordingError as RecordingError
+from regraft.producers.recordings.recording_files import RecordingInfo as RecordingInfo
+from regraft.producers.recordings.recording_files import RecordingPart, files_of, open_part
 from regraft.producers.recordings.recording_format import (
     NULL_BRANCH,
     SPAN,
@@ -31,9 +34,6 @@ from regraft.producers.recordings.recording_format import (
     raw_records,
     read_varint,
 )
-from regraft.producers.recordings.recording_parts import RecordingError as RecordingError
-from regraft.producers.recordings.recording_parts import RecordingInfo as RecordingInfo
-from regraft.producers.recordings.recording_parts import RecordingPart, files_of, open_part
 from regraft.producers.recordings.watch_clock import ClockWatch
 from regraft.schemas.codec import header
 from regraft.schemas.registry import Schema, latest_schema

@@ -23,6 +23,7 @@ from fastavro import schemaless_reader
 from regraft.infra.process.check_disk import DiskFullError, check_disk, is_disk_full
 from regraft.infra.process.log_sparsely import is_logged
 from regraft.infra.process.stack_error import StackError
+from regraft.producers.recordings.recording_files import PART_PATTERN, SUFFIX, following_parts
 from regraft.producers.recordings.recording_format import (
     COMPRESS_LEVEL,
     FORMAT_VERSION,
@@ -34,7 +35,6 @@ from regraft.producers.recordings.recording_format import (
     recorded_names,
     varint,
 )
-from regraft.producers.recordings.recording_parts import PART_PATTERN, SUFFIX, following_parts
 from regraft.schemas.bounds import RECORD_BYTES_MAX
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, accepted_ids, decode, encode
 from regraft.schemas.registry import Schema, latest_schema

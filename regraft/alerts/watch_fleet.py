@@ -93,7 +93,7 @@ class FleetWatcher:
         return {OVERLAY: _Condition(since_ms, len(risky), (), name_some(risky, NAMES_MAX))}
 
     def _is_crossed(self, member: Member) -> bool:
-        """Return True if the overlay in force still has the broker's earlier life."""
+        """Return True if the overlay in force still has the broker's earlier incarnation."""
         plan = self._overlay
         if plan is None:
             return member.facts is None  # The first overlay consists of the inventory's brokers.

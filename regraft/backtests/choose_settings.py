@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.backtests.backtest_outcome import Outcome
-from regraft.controller.planners.find_planners import PLANNERS, planner_names, planner_spec
+from regraft.controller.planners.planner_registry import PLANNERS, planner_names, planner_spec
 from regraft.controller.settings.controller_settings import ControllerSettings
 
 AUTO = "auto"

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RECORDED, Outcome, outcomes_by_mode
-from regraft.report_page.drawing_parts import STYLE, svg_text
+from regraft.report_page.drawing_style import STYLE, svg_text
 from regraft.schemas.units import SECOND_MS
 
 LABEL_LENGTH_MAX = 36  # With longer names the legend has two columns instead of three.

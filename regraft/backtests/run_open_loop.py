@@ -21,14 +21,14 @@ from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.planners.find_planners import planners_of
+from regraft.controller.planners.planner_registry import planners_of
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.state.plan_log import PlanLog
-from regraft.controller.windows.find_changes import ChangeFinder
+from regraft.controller.windows.find_shifts import ShiftFinder
 from regraft.controller.windows.measure_links import LinkMeter
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.infra.process.log_stream import configure_logs
@@ -85,7 +85,7 @@ class WindowFeed:
         self.plan_log = PlanLog(inventory)
         self.fleet = FleetView(inventory)
         self.changes_found_ms: list[int] = []
-        self._changes = ChangeFinder(task.settings, self.kind)
+        self._changes = ShiftFinder(task.settings, self.kind)
         self._meter = LinkMeter(task.settings.links)
         self._has_asked = False
 

@@ -19,7 +19,7 @@ def planners(as_json: Annotated[bool, typer.Option("--json", help="Print JSON on
 
     Examples: `regraft planners`; `regraft run --set controller.planner=swap_links_ci`.
     """
-    from regraft.controller.planners.find_planners import PlannerError, known_names, planner_spec
+    from regraft.controller.planners.planner_registry import PlannerError, known_names, planner_spec
 
     rows: list[dict[str, str]] = []
     for name in known_names():

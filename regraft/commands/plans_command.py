@@ -201,7 +201,7 @@ def _changes(change: Plan | Proposal, has_places: bool) -> str:
     parts = [f"link {a}-{b} out" for a, b in change.links_removed]
     parts += [f"link {a}-{b} in" for a, b in change.links_added]
     moves = [move.text for move in change.moves]
-    moves += [move.place_text if has_places else move.text for move in change.id_moves]
+    moves += [move.slot_text if has_places else move.text for move in change.id_moves]
     moves += [f"subscribers of {move.text}" for move in change.subscribers_moved]
     parts += moves[:MOVES_SHOWN_MAX]
     if len(moves) > MOVES_SHOWN_MAX:

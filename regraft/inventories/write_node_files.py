@@ -17,7 +17,7 @@ from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.nodes.node_parts import address_of
+from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name
 from regraft.settings.run_settings import SettingsError, load_settings, section_models

@@ -34,7 +34,7 @@ class BrokerChange:
     """The brokers that an overlay gains and loses on the way to a later one.
 
     ``lost`` are brokers that died or restarted empty; ``left`` are those that leave alive. A broker both lost and
-    joined comes back, and keeps no link of its earlier life.
+    joined comes back, and keeps no link of its earlier incarnation.
     """
 
     joined: frozenset[str] = frozenset()
@@ -71,14 +71,14 @@ class OverlayConfiguration(Protocol):
     """Brokers, the links between them, and the homes of clients, numbered by the epoch.
 
     ``KIND`` names the kind of overlay, ``CLIENTS`` (a plural) the clients whose homes it knows and plans move.
-    ``HAS_PLACES`` is True if brokers have places in regions and clusters, as those of a ring have IDs. ``brokers``,
+    ``HAS_SLOTS`` is True if brokers have places in regions and clusters, as those of a ring have IDs. ``brokers``,
     ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` lists (client, home) for
     clients whose home is known.
     """
 
     KIND: ClassVar[str]
     CLIENTS: ClassVar[str]
-    HAS_PLACES: ClassVar[bool]
+    HAS_SLOTS: ClassVar[bool]
 
     @property
     def epoch(self) -> int:

@@ -12,7 +12,7 @@ from html import escape
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.report_page.html_parts import html_table, number_text
+from regraft.report_page.html_elements import html_table, number_text
 from regraft.run_records.group_changes import group_changes
 from regraft.run_records.run_record import RunRecord, ShadowRun
 from regraft.schemas.plan import Plan, Proposal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regraft.report_page.html_parts import html_table, number_text
+from regraft.report_page.html_elements import html_table, number_text
 from regraft.run_records.run_record import RunRecord, WindowCost
 
 LINES_SHOWN_MAX = 500

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from statistics import fmean
 
-from regraft.report_page.html_parts import html_table, known_text, number_text
+from regraft.report_page.html_elements import html_table, known_text, number_text
 from regraft.report_page.kind_pages import page_of
 from regraft.run_records.judge_plans import serves_members
 from regraft.run_records.run_record import RunRecord, ShadowRun

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from regraft.controller.planners.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
+from regraft.controller.planners.planner_registry import PLANNERS, PlannerError, planner_names, planner_spec
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import AnyPlannerSpec
 from regraft.settings.settings_model import SettingsModel, settings_model, to_dataclass

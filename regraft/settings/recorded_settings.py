@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from regraft.controller.planners.find_planners import kind_faults
+from regraft.controller.planners.planner_registry import kind_faults
 from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.read_recording import RecordingInfo
 from regraft.producers.recordings.reading_bounds import ReadingBounds

@@ -246,7 +246,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    from regraft.controller.planners.find_planners import (  # Imports numpy, which most commands do not need.
+    from regraft.controller.planners.planner_registry import (  # Imports numpy, which most commands do not need.
         own_faults,
         planner_faults,
     )

@@ -5,7 +5,7 @@ import time
 
 from confluent_kafka import Producer
 
-from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.topic_readers import TopicReader
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.overlay.inventory import Inventory
 from regraft.schemas.codec import encode

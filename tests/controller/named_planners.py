@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.controller.planners import find_planners
+from regraft.controller.planners import planner_registry
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSpec
 
@@ -12,4 +12,4 @@ def name_planner(monkeypatch: pytest.MonkeyPatch, name: str, planner: Planner, k
     spec: AnyPlannerSpec = PlannerSpec(
         name, kind, lambda state, _, context, rng: planner(state, context, rng), PlannerSettings, "a test's", "tests"
     )
-    monkeypatch.setitem(find_planners.PLANNERS, name, spec)
+    monkeypatch.setitem(planner_registry.PLANNERS, name, spec)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.ports.kafka_links import TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.topic_readers import TopicReader
 from regraft.controller.run_controller import run_controller
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
@@ -282,7 +282,7 @@ def test_a_broker_announces_itself_and_joins_only_through_its_own_agent(
     kafka: SharedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other agent can write to its topic or announce its broker; no inventory listed the broker before."""
-    monkeypatch.setattr("regraft.controller.ports.kafka_links.SEARCH_S", 0.2)
+    monkeypatch.setattr("regraft.controller.ports.topic_readers.SEARCH_S", 0.2)
     INVENTORY.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
         bootstrap=kafka.running.bootstrap,

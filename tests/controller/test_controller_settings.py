@@ -9,7 +9,7 @@ import pytest
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_state import RingContext
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.find_planners import kind_faults, own_faults, planner_faults
+from regraft.controller.planners.planner_registry import kind_faults, own_faults, planner_faults
 from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.run_controller import ControllerSettingsError, run_controller
 from regraft.controller.settings.controller_settings import AssemblyLimits, ControllerSettings, TransitionLimits

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.settings.member_settings import MemberSettings
-from regraft.controller.state.member_changes import NEVER_MS
+from regraft.controller.state.member_transitions import NEVER_MS
 from regraft.overlay.inventory import Inventory
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.event import EventKind
@@ -101,7 +101,7 @@ def test_a_dead_broker_returns_as_an_outsider_and_joins_by_a_plan_after_a_pause(
 
 
 def test_a_broker_that_restarts_before_it_is_missed_rejoins_by_one_plan() -> None:
-    """It is removed and added at once; nothing of its earlier life is relied on."""
+    """It is removed and added at once; nothing of its earlier incarnation is relied on."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.restart("b01")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.decide.loop_state import EVENTS_MAX, LoopState
-from regraft.controller.loop.note_effects import NotedEvents
+from regraft.controller.loop.noted_events import NotedEvents
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.share_events import SHARE_EVENTS_MAX, SPAN_MS, EventShare
 from regraft.schemas.audit import GivenOrder
@@ -96,7 +96,7 @@ def test_what_is_passed_on_and_what_is_left_out_is_what_was_reported(found: list
 
 
 def test_a_broker_that_restarts_in_every_window_is_reported_within_its_share() -> None:
-    """A controller that takes part sees all of its lives; people hear of a bounded number."""
+    """A controller that takes part sees all of its incarnations; people hear of a bounded number."""
     fleet = fleet_of()
     fleet.run_windows(6)
     windows = 3 * SPAN_MS // WINDOW_MS

@@ -25,7 +25,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import SENT_BYTES_MAX
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.producers.recordings.read_recording import open_recording
-from regraft.producers.recordings.recording_parts import RecordingError
+from regraft.producers.recordings.recording_files import RecordingError
 from regraft.producers.recordings.write_recording import RecordingLimits, RecordingWriter
 from regraft.schemas.alert import Alert
 from regraft.schemas.audit import AuditOutcome, GivenOrder

@@ -83,7 +83,7 @@ class FakeLinks:
     def _nothing(self, *_: Any) -> None:
         pass
 
-    want = renew = cancel_renewal = close_idle = begin_life = _nothing
+    want = renew = cancel_renewal = close_idle = begin_incarnation = _nothing
 
 
 def node_of(broker: str) -> tuple[BrokerNode, MemoryConnector, FakeLinks]:

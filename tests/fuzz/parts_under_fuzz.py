@@ -29,7 +29,7 @@ from regraft.overlay.members import FleetView
 from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES
-from regraft.producers.recordings.recording_parts import RecordingError
+from regraft.producers.recordings.recording_files import RecordingError
 from regraft.producers.recordings.write_recording import RecordingLimits, RecordingWriter
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.audit import GivenOrder

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation
 from typer.testing import CliRunner
 
 from regraft.cli import app
-from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.topic_readers import TopicReader
 from regraft.infra.kafka.access_rules import AccessRule, access_rules, create_access_rules, default_principals
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_access import KafkaAccess

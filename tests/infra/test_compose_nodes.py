@@ -13,7 +13,7 @@ import yaml
 
 from regraft.infra.local.mosquitto_server import SETTINGS
 from regraft.overlay.read_inventory import load_inventory
-from regraft.producers.nodes.node_parts import address_of
+from regraft.producers.nodes.node_setup import address_of
 from regraft.settings.run_settings import section_models
 
 ROOT = Path(__file__).parents[2]

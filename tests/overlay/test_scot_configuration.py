@@ -29,7 +29,7 @@ def test_static_paths_cross_regions_in_the_cluster_of_their_end(source: str) -> 
         route = SCOT.static_route(source, target)
         assert (route[0], route[-1]) == (source, target)
         assert all(tuple(sorted(pair)) in SCOT.links for pair in pairwise(route))
-        assert len({SCOT.place_of[broker][1] for broker in route[1:]}) <= 1
+        assert len({SCOT.slot_of[broker][1] for broker in route[1:]}) <= 1
 
 
 def test_it_is_restored_from_an_inventory() -> None:

@@ -16,7 +16,7 @@ from regraft.overlay.sets.delivery_sets import DeliverySets
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
 NAMES = brokers_named(11)
-# Three clusters over four regions; b02 has two places of the last cluster.
+# Three clusters over four regions; b02 has two slots of the last cluster.
 OVERLAY = ScotConfiguration(0, (NAMES[0:3], (*NAMES[3:5], "b02"), NAMES[5:8], NAMES[8:11]), ((0, 1), (1, 2), (1, 3)))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.find_planners import planner_of
+from regraft.controller.planners.planner_registry import planner_of
 from regraft.controller.planners.tree.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,

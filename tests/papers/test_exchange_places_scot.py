@@ -1,4 +1,4 @@
-"""Our planner that exchanges places: an overlay that can be computed by hand, and properties of any overlay."""
+"""Our planner that exchanges slots: an overlay that can be computed by hand, and properties of any overlay."""
 
 import random
 from itertools import permutations
@@ -7,11 +7,11 @@ import pytest
 
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.planners.scot.exchange_places_scot import PlaceSettings, exchange_places_scot
+from regraft.controller.planners.scot.exchange_places_scot import SlotSettings, exchange_places_scot
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.scot.place_costs import PlaceCosts
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.slot_costs import SlotCosts
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
 from tests.controller.published_windows import window_of
@@ -27,7 +27,7 @@ def state_of(inventory: Inventory, sets: DeliverySets, homes: dict[str, str]) ->
 
 
 def planned(state: ScotState, **changed: float) -> list[Proposal]:
-    settings = PlaceSettings(**changed)  # type: ignore[arg-type]
+    settings = SlotSettings(**changed)  # type: ignore[arg-type]
     assert settings.faults() == []
     return exchange_places_scot(state, settings, PlannerContext(), random.Random(1))
 
@@ -75,7 +75,7 @@ def test_each_exchange_has_the_predicted_cost_and_works_without_the_others(seed:
 
 
 def test_repeated_plans_come_close_to_the_best_of_all_places() -> None:
-    """On ten overlays with 720 assignments of places: at most a fifth above the optimum, a twentieth on average."""
+    """On ten overlays with 720 assignments of slots: at most a fifth above the optimum, a twentieth on average."""
     above = []
     for seed in range(10):
         state = first = drawn(seed)
@@ -84,7 +84,7 @@ def test_repeated_plans_come_close_to_the_best_of_all_places() -> None:
             for proposal in proposals:
                 reached = reached.after(proposal)
             state = reached.state
-        prices = PlaceCosts(first.inventory, first.windows[0].sets, first.configuration.home_of)
+        prices = SlotCosts(first.inventory, first.windows[0].sets, first.configuration.home_of)
         best = min(
             prices.cost_per_s((names[0:2], names[2:4], names[4:6]), LINE.region_links) for names in permutations(NAMES)
         )
@@ -101,6 +101,6 @@ def test_budgets_are_kept() -> None:
     assert len(planned(state, gain_share_min=0.0, exchanges_max=1)) == 1
     assert planned(state, gain_share_min=0.99) == []
     context = PlannerContext(proposals_max=1)
-    assert len(exchange_places_scot(state, PlaceSettings(gain_share_min=0.0), context, random.Random(1))) == 1
+    assert len(exchange_places_scot(state, SlotSettings(gain_share_min=0.0), context, random.Random(1))) == 1
     assert len(planned(state, evaluations_max=2, gain_share_min=0.0)) <= 1
-    assert exchange_places_scot(drawn(0).with_configuration(LINE), PlaceSettings(), context, random.Random(1)) == []
+    assert exchange_places_scot(drawn(0).with_configuration(LINE), SlotSettings(), context, random.Random(1)) == []

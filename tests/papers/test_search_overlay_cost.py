@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.find_planners import planner_of
+from regraft.controller.planners.planner_registry import planner_of
 from regraft.controller.planners.tree.search_overlay_cost import OverlaySearchSettings, search_overlay_cost
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.sets.delivery_sets import DeliverySets

@@ -181,7 +181,7 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
             effects = broker.core.handle(source, message, self.clock.now)
         if not self.is_refused_from_the_dead(source, effects):
             self.note_taken(name, message, effects)
-        self.note_life(name)
+        self.note_incarnation(name)
         for effect in effects:
             self._see(broker, effect)
         return True

@@ -31,7 +31,7 @@ CLIENT_FIELDS = ("publisher", "user", "client", "subscription")
 class RemoteClients:
     """Connections between clients and brokers. A part of an any-order overlay; without ``is_remote``, all are at hand.
 
-    ``asks`` by client and broker, ``tells`` by broker and client: what is under way, with the broker's life.
+    ``asks`` by client and broker, ``tells`` by broker and client: what is under way, with the broker's incarnation.
     """
 
     account: Any

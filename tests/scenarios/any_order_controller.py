@@ -72,7 +72,7 @@ class AnyOrderController:
         self.runner: PlanRunner | None = None
         self.restart()
 
-    # --- life and death ----------------------------------------------------------------------------------------
+    # --- incarnation and death ----------------------------------------------------------------------------------------
 
     def restart(self) -> bool:
         """Start a controller from the stored plans; return whether that was possible."""

@@ -4,8 +4,8 @@ In: actions ("die", "cut", "notice", "declare", "misjudge", "repair", "come_agai
 notification that was not delivered whether a death excuses that. A broker that dies loses its queue and what is on
 links to it; what it had sent may still arrive, unless a link is cut. Neighbours notice the death after what has
 arrived, each in its own time. The controllers know of a death once it is declared. A dead broker may return, empty and
-outside the overlay, and be admitted by a plan in which its earlier life is lost. No broker dies twice. A living broker
-that is declared dead continues as before until INSTALL puts it outside.
+outside the overlay, and be admitted by a plan in which its earlier incarnation is lost. No broker dies twice. A living
+broker that is declared dead continues as before until INSTALL puts it outside.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class MortalBrokers:
 
     ``dead`` are the dead brokers, ``declared`` those whose death the controllers know. ``returned`` have returned and
     are not in the overlay; of these the ``misjudged`` never died and do not know that they count as dead.
-    ``lives_from`` gives, for every broker that died, the epoch from which it lives again. ``taken`` gives the brokers
-    that took a notification from their queues, ``stamped`` its epoch and home when it was published.
+    ``lives_from`` gives, for every broker that died, the epoch from which it incarnations again. ``taken`` gives the
+    brokers that took a notification from their queues, ``stamped`` its epoch and home when it was published.
     """
 
     account: Account
@@ -73,7 +73,7 @@ class MortalBrokers:
         self.returned: dict[str, None] = {}
         self.misjudged: set[str] = set()
         self.ever_misjudged: set[str] = set()
-        self.readmitted: set[str] = set()  # Their present lives are those that the controllers know.
+        self.readmitted: set[str] = set()  # Their present incarnations are those that the controllers know.
         self.lives_from: dict[str, float] = {}
         self.noticed: set[tuple[str, str]] = set()
         self.taken: dict[Key, set[str]] = {}
@@ -102,7 +102,7 @@ class MortalBrokers:
         return True
 
     def counts_as_dead(self, name: str) -> bool:
-        """Return True if the controllers consider a living broker dead, or considered its earlier life so."""
+        """Return True if the controllers consider a living broker dead, or considered its earlier incarnation so."""
         return name in self.lives_from or name in self.declared
 
     def _lose_clients(self, name: str) -> None:
@@ -161,7 +161,7 @@ class MortalBrokers:
         """
         return name in self.returned and self.brokers[name].core.under_way is not None
 
-    def note_life(self, name: str) -> None:
+    def note_incarnation(self, name: str) -> None:
         """Remember in which epoch a returned broker is part of the overlay again."""
         core = self.brokers[name].core
         if name in self.misjudged:
@@ -255,7 +255,7 @@ class MortalBrokers:
         return self._repair(backs, *change)
 
     def _is_awaited_by_rival(self, name: str) -> bool:
-        """Return True while the plan of a controller with a separate log may rely on an earlier life of a broker.
+        """Return True while the plan of a controller with a separate log may rely on a broker's earlier incarnation.
 
         That plan would wait forever for a broker that has forgotten it and has been in another controller's plan since.
         """

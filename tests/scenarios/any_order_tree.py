@@ -121,7 +121,7 @@ class AnyOrderTree(AnyOrderOverlay):
         return (*coming_and_going, *exchanges_in(tree, count, rng))
 
     def place_of(self, broker: str, rng: random.Random) -> Any:
-        """Return a broker to which a joining one is linked, often one to which its earlier life was."""
+        """Return a broker to which a joining one is linked, often one to which its earlier incarnation was."""
         old = [name for name in self.controller.log.present.neighbours.get(broker, ()) if name in self.names]
         return rng.choice(old if old and rng.random() < 0.5 else self.names)
 

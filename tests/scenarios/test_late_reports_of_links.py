@@ -1,6 +1,7 @@
-"""A link that reports the end of a neighbour's life after the controller did, when that neighbour is already back.
+"""A link that reports the end of a neighbour's incarnation after the controller did, when that neighbour is back.
 
-The plan to epoch 1 readmits b2, whose next life need not answer anything. Its neighbour b1 knew of no end before.
+The plan to epoch 1 readmits b2, whose next incarnation need not answer anything. Its neighbour b1 knew of no end
+before.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import End
-from regraft.producers.brokers.neighbour_lives import NeighbourLives
+from regraft.producers.brokers.neighbour_incarnations import NeighbourIncarnations
 from regraft.producers.brokers.ring_messages import EndTopic
 from regraft.producers.brokers.scot_messages import FlowEnd
 from regraft.schemas.command import CommandPhase, Outcome
@@ -74,7 +75,7 @@ def test_a_late_report_does_not_concern_the_next_life_in_any_epoch(overlay: Over
 
 
 def test_a_late_report_does_not_concern_the_next_life_once_the_plan_that_admitted_it_is_forgotten() -> None:
-    """Nothing of a ring without clients takes another path, so nothing has come from that life yet."""
+    """Nothing of a ring without clients takes another path, so nothing has come from that incarnation yet."""
     after = readmitted(RING)
     execute(after, RING.at_epoch(2), WHOLE)
     after.lose_peer("b1", "b2")
@@ -91,7 +92,7 @@ def test_no_plan_inherits_a_late_report(overlay: OverlayConfiguration) -> None:
 
 @ALL_KINDS
 def test_a_report_counts_once_the_next_life_has_sent_something(overlay: OverlayConfiguration) -> None:
-    """The report of the earlier life would have come before that, or never comes: the broker only counted as dead."""
+    """The report of the earlier incarnation would have come before that, or never comes: it only counted as dead."""
     after = readmitted(overlay)
     marker = End(1) if overlay is TREE else EndTopic(1, "A") if overlay is RING else FlowEnd(1, 0)
     after.feed("b1", "b2", marker)
@@ -129,25 +130,25 @@ def test_a_report_counts_if_the_plan_that_admits_the_next_life_is_aborted(overla
 
 
 def test_a_report_concerns_all_epochs_if_nobody_else_has_reported_the_end() -> None:
-    lives = NeighbourLives()
-    lives.begin_plan(TREE, TREE.at_epoch(1), {"b2"})
-    assert lives.end("b2") == math.inf
+    incarnations = NeighbourIncarnations()
+    incarnations.begin_plan(TREE, TREE.at_epoch(1), {"b2"})
+    assert incarnations.end("b2") == math.inf
 
 
 def test_an_aborted_plan_admits_nobody() -> None:
-    """A plan of a controller that does not know of the death follows; it still has the earlier life."""
-    lives = NeighbourLives()
-    lives.note_reported({"b2"})
-    lives.begin_plan(TREE, TREE.at_epoch(1), {"b2"})
-    lives.begin_plan(TREE, TREE.at_epoch(2), ())
-    lives.begin_plan(TREE.at_epoch(2), TREE.at_epoch(3), ())
-    assert lives.end("b2") == math.inf
+    """A plan of a controller that does not know of the death follows; it still has the earlier incarnation."""
+    incarnations = NeighbourIncarnations()
+    incarnations.note_reported({"b2"})
+    incarnations.begin_plan(TREE, TREE.at_epoch(1), {"b2"})
+    incarnations.begin_plan(TREE, TREE.at_epoch(2), ())
+    incarnations.begin_plan(TREE.at_epoch(2), TREE.at_epoch(3), ())
+    assert incarnations.end("b2") == math.inf
 
 
 def test_a_broker_that_joins_behind_the_plan_that_removed_it_is_in_its_next_life() -> None:
-    lives, without = NeighbourLives(), TreeConfiguration.of(1, ("b0", "b1"), [("b0", "b1")])
-    lives.note_reported({"b2"})
-    lives.begin_plan(TREE, without, {"b2"})
-    lives.begin_plan(without, TREE.at_epoch(2), ())
-    lives.begin_plan(TREE.at_epoch(2), TREE.at_epoch(3), ())
-    assert lives.end("b2") == 2
+    incarnations, without = NeighbourIncarnations(), TreeConfiguration.of(1, ("b0", "b1"), [("b0", "b1")])
+    incarnations.note_reported({"b2"})
+    incarnations.begin_plan(TREE, without, {"b2"})
+    incarnations.begin_plan(without, TREE.at_epoch(2), ())
+    incarnations.begin_plan(TREE.at_epoch(2), TREE.at_epoch(3), ())
+    assert incarnations.end("b2") == 2

@@ -10,7 +10,7 @@ import pytest
 from regraft.controller.decide.decide_plan import decide_plan
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.planners.find_planners import planners_of
+from regraft.controller.planners.planner_registry import planners_of
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.controller.settings.controller_settings import AssemblyLimits, ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
@@ -33,7 +33,7 @@ FLUSH_MS = 1_000.0
 DEGREE_MAX = 8
 # A few at each decision: all of them would take half of the time.
 FEW_KICKS = {"swap_links_cost": SearchSettings(escape_words_max=1_000_000)}
-# Each subscription lives two windows: every window has much that the one before did not have.
+# Each subscription incarnations two windows: every window has much that the one before did not have.
 WORKLOAD = WorkloadSettings(
     publisher_count=15, notifications_per_s=0.3, interested_broker_count=5, lifetime_s_mean=30.0
 )

@@ -325,7 +325,7 @@ def test_nothing_is_derived_from_the_earlier_life_of_a_returning_broker() -> Non
     sent = [one for message in overlay.links["b0", "b1"] for one in getattr(message, "messages", (message,))]
     assert {type(one).__name__ for one in sent} == {"Join", "Register"}
     assert any(isinstance(one, Register) and one.epoch == 1 for one in sent)
-    overlay.feed("b0", None, prepare)  # Again: its reports of b1 were about the life before.
+    overlay.feed("b0", None, prepare)  # Again: its reports of b1 were about the incarnation before.
     tables = overlay.cores["b0"].tables
     assert (tables[0].dead, tables[1].dead) == ({"b1"}, set())
 

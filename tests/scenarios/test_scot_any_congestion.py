@@ -14,7 +14,7 @@ from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.overlay.link_congestion import QueueWindow
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.scot.scot_places import id_moves_between, places_of
+from regraft.overlay.scot.scot_slots import id_moves_between, slots_of
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, Notification, SubscribeRequest
 from regraft.schemas.command import CommandPhase, Outcome
@@ -144,7 +144,7 @@ def test_the_home_sends_no_more_copies_than_static_routing(seed: int) -> None:
 @settings(max_examples=40)
 @given(st.integers(0, 2**32))
 def test_a_plan_executed_while_notifications_take_detours_loses_and_repeats_nothing(seed: int) -> None:
-    """Brokers exchange places; commands, messages, quotes and congestion come in any order."""
+    """Brokers exchange slots; commands, messages, quotes and congestion come in any order."""
     draw = random.Random(seed)
     before = drawn_overlay(draw)
     steps = CongestedSteps(before, draw)
@@ -152,7 +152,7 @@ def test_a_plan_executed_while_notifications_take_detours_loses_and_repeats_noth
     names = {one: other, other: one}
     regions = tuple(tuple(names.get(broker, broker) for broker in region) for region in before.regions)
     target = ScotConfiguration(1, regions, before.region_links)
-    id_moves = id_moves_between(places_of(before.regions), places_of(regions))
+    id_moves = id_moves_between(slots_of(before.regions), slots_of(regions))
     share = draw.choice((0.3, 0.7, 1.0))
     for phase, outcome in PHASES:
         uncommanded = list(before.brokers)

@@ -1,4 +1,4 @@
-"""Plans on a structured cyclic overlay: places and region links exchanged, publishers moved, nothing lost."""
+"""Plans on a structured cyclic overlay: slots and region links exchanged, publishers moved, nothing lost."""
 
 import random
 from dataclasses import replace
@@ -28,13 +28,13 @@ def running(seed: int) -> VirtualOverlay:
 
 
 def another(present: ScotConfiguration, draw: random.Random) -> ScotConfiguration:
-    """Return an overlay of the next epoch: brokers exchange places, or regions are linked otherwise, or neither."""
+    """Return an overlay of the next epoch: brokers exchange slots, or regions are linked otherwise, or neither."""
     regions = [list(region) for region in present.regions]
     links = present.region_links
     if draw.random() < 0.6:
-        places = [(number, cluster) for number, region in enumerate(regions) for cluster in range(len(region))]
+        slots = [(number, cluster) for number, region in enumerate(regions) for cluster in range(len(region))]
         for _ in range(draw.randrange(1, 4)):
-            (a, b), (c, d) = draw.sample(places, 2)
+            (a, b), (c, d) = draw.sample(slots, 2)
             regions[a][b], regions[c][d] = regions[c][d], regions[a][b]
     if draw.random() < 0.5:
         tree = random_tree([str(number) for number in range(len(regions))], 3, draw)
@@ -72,7 +72,7 @@ def test_plans_lose_nothing_and_keep_order(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_subscribers_move_in_order_under_real_traffic(seed: int) -> None:
-    """Each plan empties two brokers of subscribers, while places and publishers change, too."""
+    """Each plan empties two brokers of subscribers, while slots and publishers change, too."""
     draw, virtual, present = random.Random(seed), running(seed), SCOT
     virtual.run_for(3_000)
     for _ in range(6):

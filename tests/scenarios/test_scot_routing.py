@@ -118,7 +118,7 @@ def test_dynamic_routing_delivers_a_burst_sooner_with_no_more_messages() -> None
 
 
 def test_a_broker_reports_what_it_holds() -> None:
-    """Its place is in the field of ring IDs, links between regions in that of a tree's links."""
+    """Its slot is in the field of ring IDs, links between regions in that of a tree's links."""
     virtual = running()
     virtual.send_command(Command("plan-1", CommandPhase.REPORT, "b00", 0, 1))
     virtual.run_for(100)

@@ -1,1 +1,1 @@
-"""A structured cyclic overlay: places and links between regions are exchanged and publishers move."""
+"""A structured cyclic overlay: slots and links between regions are exchanged and publishers move."""

@@ -44,13 +44,13 @@ class ReachedScot:
 
     @property
     def configuration(self) -> ScotConfiguration:
-        """The places, links and homes reached; its epoch is still the present one."""
+        """The slots, links and homes reached; its epoch is still the present one."""
         return self.state.configuration
 
     def after(self, proposal: Proposal) -> ReachedScot:
         """Return the overlay after the proposal.
 
-        Raises RingIdError if its places and links do not form an overlay of this kind, KeyError for a broker that is
+        Raises RingIdError if its slots and links do not form an overlay of this kind, KeyError for a broker that is
         not in it, HomeError for a publisher that is not at the home it leaves.
         """
         reached, present = self.configuration, self.configuration

@@ -42,8 +42,8 @@ class ScotLoads:
         """The cap of each broker of the overlay, with a margin for rounding."""
         fleet = self.task.fleet
         assert fleet.load_max_per_s is not None
-        places = [fleet.index[broker] for broker in self.overlay.brokers]
-        return np.asarray(fleet.load_max_per_s[places] * (1 + ROUNDING_SHARE))
+        slots = [fleet.index[broker] for broker in self.overlay.brokers]
+        return np.asarray(fleet.load_max_per_s[slots] * (1 + ROUNDING_SHARE))
 
     @cached_property
     def _counting(self) -> Inventory:
@@ -78,10 +78,10 @@ def homes_within_caps(
     moved = {move.client for move in moves}
     now = loads.of({name: home for name, home in loads.overlay.homes if name not in moved})
     moves_made = []
-    for place, move in enumerate(moves):
+    for slot, move in enumerate(moves):
         fleet, successor = loads.task.fleet, move.home_to
         tried = sorted(open_to, key=lambda broker: (broker != successor, fleet.cost_of_link(successor, broker), broker))
-        tried = tried[: HOMES_TRIED_MAX if place < loads.task.priced_max else 1]
+        tried = tried[: HOMES_TRIED_MAX if slot < loads.task.priced_max else 1]
         after = {home: now + loads.of({move.client: home}) for home in tried}
         limits = np.maximum(loads.caps, now)
         best = next((home for home in tried if (after[home] <= limits).all()), successor)

@@ -1,4 +1,4 @@
-"""ScotKind: what the controller asks of a structured cyclic overlay, whose publishers move and whose places change."""
+"""ScotKind: what the controller asks of a structured cyclic overlay, whose publishers move and whose slots change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import scot_breakdown
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
-from regraft.schemas.plan import OFF_RING, ClientMove, Proposal, Verdict, place_text
+from regraft.schemas.plan import OFF_RING, ClientMove, Proposal, Verdict, slot_text
 from regraft.schemas.write_figures import figure
 
 
@@ -55,7 +55,7 @@ def publishers_leaving(
 
 @dataclass(frozen=True, eq=False)
 class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
-    """A structured cyclic overlay over the inventory's brokers. Its links follow from places.
+    """A structured cyclic overlay over the inventory's brokers. Its links follow from slots.
 
     ``degree_max`` caps the links of a broker; the caps of load are the inventory's.
     """
@@ -111,22 +111,22 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return replace(self, inventory=counting).breakdown(configuration, windows).brokers_per_s
 
     def additions_by(self, present: ScotConfiguration, proposal: Proposal) -> Iterable[tuple[str, str]]:
-        """Return the places that brokers would get, and the links that follow from places and regions' links."""
+        """Return the slots that brokers would get, and the links that follow from slots and regions' links."""
         exchanged = proposal.links_removed, proposal.links_added
         try:
             target = present.replaced(present.epoch + 1, proposal.id_moves, *exchanged)
         except ValueError:  # An invalid overlay is judged elsewhere.
             return []
-        placed = [(place_text(move.id_to), move.broker) for move in proposal.id_moves if move.id_to != OFF_RING]
+        placed = [(slot_text(move.id_to), move.broker) for move in proposal.id_moves if move.id_to != OFF_RING]
         links = sorted(set(target.links) - set(present.links))
         return [*placed, *((f"link {a}-{b}", broker) for a, b in links for broker in (a, b))]
 
     def choices_in(self, proposal: Proposal) -> int:
-        """Return how many homes and links between regions change, and how many pairs of brokers exchange places."""
+        """Return how many homes and links between regions change, and how many pairs of brokers exchange slots."""
         return len(proposal.moves) + (len(proposal.id_moves) + 1) // 2 + len(proposal.links_added)
 
     def alternatives_to(self, proposal: Proposal) -> int:
-        """Return the number of pairs of brokers, close to that of publishers' moves and of exchanges of places."""
+        """Return the number of pairs of brokers, close to that of publishers' moves and of exchanges of slots."""
         return len(self.inventory.brokers) ** 2
 
     def moves_max(self, settings: DecisionSettings) -> int:
@@ -140,7 +140,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return publishers_leaving(state, avoided, left, moves_max)
 
     def repaired(self, present: ScotConfiguration, task: RepairTask) -> Repair:
-        """Return the overlay with neighbours standing in for lost brokers, and new brokers at their own places."""
+        """Return the overlay with neighbours standing in for lost brokers, and new brokers at their own slots."""
         known = self.with_homes(present, task.windows) if task.windows else present
         return repaired_scot(known, task, self.degree_max)
 

@@ -25,21 +25,21 @@ def scot_cut_off(overlay: ScotConfiguration, deliveries_per_s: Floats) -> CutOff
     A route leads from the home within its region to the target's cluster, then from region to region within that
     cluster. So publications are first summed by region. Cost O(regions * brokers * length of routes).
     """
-    row = {broker: place for place, broker in enumerate(overlay.brokers)}
+    row = {broker: slot for slot, broker in enumerate(overlay.brokers)}
     of_region = np.zeros((len(overlay.regions), len(row)))
-    for broker, place in row.items():
-        of_region[overlay.place_of[broker][0]] += deliveries_per_s[place]
+    for broker, slot in row.items():
+        of_region[overlay.slot_of[broker][0]] += deliveries_per_s[slot]
     cut_off = np.zeros(len(row))
     paths = dict(nx.all_pairs_shortest_path(overlay.shape.tree))
     for region in range(len(overlay.regions)):
-        for target, (number, cluster) in overlay.place_of.items():
+        for target, (number, cluster) in overlay.slot_of.items():
             per_s = of_region[region, row[target]]
             if per_s:
                 held = {overlay.regions[int(one)][cluster] for one in paths[str(region)][str(number)]}
                 for broker in held - {target}:
                     cut_off[row[broker]] += per_s
-    for home, (_, cluster) in overlay.place_of.items():  # A home that starts the route relays nothing.
-        own = [row[broker] for broker, (_, other) in overlay.place_of.items() if other == cluster and broker != home]
+    for home, (_, cluster) in overlay.slot_of.items():  # A home that starts the route relays nothing.
+        own = [row[broker] for broker, (_, other) in overlay.slot_of.items() if other == cluster and broker != home]
         cut_off[row[home]] -= deliveries_per_s[row[home], own].sum()
     return CutOff(overlay.brokers, np.maximum(cut_off, 0.0), float(deliveries_per_s.sum()))
 
@@ -61,7 +61,7 @@ class ScotState(ContentState):
         if not any(window.local_deliveries for window in self.windows):
             return None
         overlay = self.configuration
-        index = {broker: place for place, broker in enumerate(overlay.brokers)}
+        index = {broker: slot for slot, broker in enumerate(overlay.brokers)}
         return scot_cut_off(overlay, deliveries_between_per_s(self.windows, overlay.home_of, index))
 
     def with_configuration(self, configuration: ScotConfiguration) -> ScotState:

@@ -1,7 +1,7 @@
 """Exchange links between regions of a structured cyclic overlay by its cost: the tree that all clusters share.
 
 In: the state over a horizon. Out: a proposal for each link between regions that is worth exchanging, each costed after
-the earlier ones. Places of brokers belong to :mod:`controller.planners.scot.exchange_places_scot`.
+the earlier ones. Slots of brokers belong to :mod:`controller.planners.scot.exchange_places_scot`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import networkx as nx
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.planners.shared_settings import ExchangeSettings
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec
-from regraft.overlay.scot.place_costs import PlaceCosts, RegionLinks
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.scot.scot_places import region_link_names
+from regraft.overlay.scot.scot_slots import region_link_names
+from regraft.overlay.scot.slot_costs import RegionLinks, SlotCosts
 from regraft.overlay.scot.structured_cyclic import OverlayShapeError
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
@@ -33,7 +33,7 @@ RegionLink = tuple[int, int]
 class RegionLinkSettings(ExchangeSettings):
     """How far to search for other links between regions: each evaluation prices all clusters."""
 
-    # Exchanges in one plan, of two brokers' places (some 2 * (regions + clusters) links change) or of a link between
+    # Exchanges in one plan, of two brokers' slots (some 2 * (regions + clusters) links change) or of a link between
     # regions (one in every cluster).
     exchanges_max: int = 2
     # Exchanges that are priced in one call.
@@ -54,7 +54,7 @@ def link_regions_scot(
         return []
     overlay = state.configuration
     sets = DeliverySets.joined([window.sets for window in state.windows])
-    prices = PlaceCosts(state.inventory, sets, overlay.home_of)
+    prices = SlotCosts(state.inventory, sets, overlay.home_of)
     links, now_per_s = overlay.region_links, prices.cost_per_s(overlay.regions, overlay.region_links)
     evaluations_left, proposals = settings.evaluations_max, list[Proposal]()
     while evaluations_left and len(proposals) < min(settings.exchanges_max, context.proposals_max):
@@ -84,7 +84,7 @@ def _exchanges(overlay: ScotConfiguration, links: RegionLinks) -> Iterator[Regio
 
 
 def _is_overlay(overlay: ScotConfiguration, links: RegionLinks) -> bool:
-    """Return True if the overlay stays valid: the places of a broker that stands in for others must stay adjacent."""
+    """Return True if the overlay stays valid: the slots of a broker that stands in for others must stay adjacent."""
     try:
         ScotConfiguration(overlay.epoch, overlay.regions, links)
     except OverlayShapeError:

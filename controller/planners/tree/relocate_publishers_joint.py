@@ -2,7 +2,7 @@
 
 In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off and keeps the caps. The search
 itself belongs to :mod:`controller.planners.tree.steps.search_homes`, the order of its moves to
-:mod:`controller.planners.tree.steps.order_moves`.
+:mod:`controller.planners.tree.steps.sequence_moves`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from regraft.controller.kinds.tree.describe_moves import effect_text
 from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import SessionSettings
-from regraft.controller.planners.tree.steps.order_moves import steps_to
 from regraft.controller.planners.tree.steps.search_homes import HomeSearch
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority
+from regraft.controller.planners.tree.steps.sequence_moves import steps_to
 from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, trace_sessions
 from regraft.controller.state.planner_interface import PlannerSpec, moving_proposal
 from regraft.overlay.tree.publisher_placement import PublisherPlacement

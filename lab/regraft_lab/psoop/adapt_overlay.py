@@ -38,7 +38,7 @@ CENTRAL_ESCAPE_WORDS_MAX = 0  # Random kicks take ten times as long and save at 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to adapt; planners are named as in ``controller.planners.find_planners``.
+    """One way to adapt; planners are named as in ``controller.planners.planner_registry``.
 
     ``kind``: "static" keeps the first tree, "mst" and "mit" rebuild with global knowledge at no message cost, "paper"
     lets the paper's brokers adapt, which know ``horizon_hops`` around them, "central" is our controller. The variant

@@ -32,7 +32,7 @@ class AmqpBindings:
         """Bind a queue to all that is wanted; done again for each connection. Raises ClosedError."""
         self._queue, self._main = queue, main  # From now on, further keys are bound at once.
         await self._change(main, [*self._asked.asked, self._own])
-        if EVERYTHING not in self._asked.asked:  # A former life, or version, may have asked for it.
+        if EVERYTHING not in self._asked.asked:  # A former incarnation, or version, may have asked for it.
             await self._change(main, (), [EVERYTHING])
 
     @property

@@ -1,10 +1,10 @@
-"""One end of the link to one peer, across connections: numbers, unacknowledged frames, lives. Pure.
+"""One end of the link to one peer, across connections: numbers, unacknowledged frames, incarnations. Pure.
 
 In: bodies to send; received hellos, acknowledgements and numbers. Out: what to send again, and whether the peer has
-begun another life. Sockets and time belong to :mod:`producers.nodes.links.run_links`.
+begun another incarnation. Sockets and time belong to :mod:`producers.nodes.links.run_links`.
 
-A node begins a *life* when it starts and when an install makes it start over. While the lives of both ends last,
-nothing is lost between them; what was meant for a life that is over is never given to the next.
+A node begins a *incarnation* when it starts and when an install makes it start over. While the incarnations of both
+ends last, nothing is lost between them; what was meant for an incarnation that is over is never given to the next.
 """
 
 from __future__ import annotations
@@ -22,80 +22,89 @@ LINK_VERSION = 1
 class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
     """The first frame in both directions.
 
-    ``peer_life`` is the life of the other end that the sender met last, empty if none, and ``received`` how many frames
-    of that life it has received. ``called`` is the broker that a caller wants to reach, empty in an answer.
-    ``former_peer_life`` is the life of the other end before ``peer_life`` that ended without a plan, empty if none.
+    ``peer_incarnation`` is the incarnation of the other end that the sender met last, empty if none, and ``received``
+    how many frames of that incarnation it has received. ``called`` is the broker that a caller wants to reach, empty in
+    an answer. ``former_peer_incarnation`` is the incarnation of the other end before ``peer_incarnation`` that ended
+    without a plan, empty if none.
     """
 
     version: int
     broker: Name
-    life: Name
-    peer_life: NameOrNone
+    incarnation: Name
+    peer_incarnation: NameOrNone
     received: SequenceNumber
     called: NameOrNone = ""
-    former_peer_life: NameOrNone = ""
+    former_peer_incarnation: NameOrNone = ""
 
 
 class LinkSession:
-    """What one life of a node owes a peer and has received from it.
+    """What one incarnation of a node owes a peer and has received from it.
 
-    ``received`` counts the frames of the peer's current life; ``bytes_kept`` is the size of all unacknowledged bodies.
-    Frames are numbered from 1 for each pair of lives.
+    ``received`` counts the frames of the peer's current incarnation; ``bytes_kept`` is the size of all unacknowledged
+    bodies. Frames are numbered from 1 for each pair of incarnations.
     """
 
-    def __init__(self, broker: str, life: str) -> None:
-        self.broker, self.life = broker, life
-        self.peer_life = self.former_peer_life = ""
+    def __init__(self, broker: str, incarnation: str) -> None:
+        self.broker, self.incarnation = broker, incarnation
+        self.peer_incarnation = self.former_peer_incarnation = ""
         self.received = 0
         self.bytes_kept = 0
-        self.over_count = 0  # Frames no longer owed: acknowledged, or for a life of the peer that has ended.
+        self.over_count = 0  # Frames no longer owed: acknowledged, or for an incarnation of the peer that has ended.
         self.acknowledged_count = self.acknowledged_bytes = self.acknowledged_notifications = 0
-        self.lost_notifications = 0  # Unacknowledged when a life of either end ended.
+        self.lost_notifications = 0  # Unacknowledged when an incarnation of either end ended.
         self._kept: deque[bytes] = deque()
         self._first_number = 1  # Of the kept frames.
         self._sent = 0  # How many kept frames were sent over the current connection.
-        self._renewed_from: int | None = None  # From this index on, kept frames are for the peer's next life.
+        self._renewed_from: int | None = None  # From this index on, kept frames are for the peer's next incarnation.
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def hello(self, called: str = "") -> Hello:
         """Return the hello that begins a connection."""
-        return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received, called, self.former_peer_life)
+        return Hello(
+            LINK_VERSION,
+            self.broker,
+            self.incarnation,
+            self.peer_incarnation,
+            self.received,
+            called,
+            self.former_peer_incarnation,
+        )
 
     def handle_hello(self, hello: Hello) -> bool:
-        """Handle the peer's hello; return True if it has begun another life without a renewal.
+        """Handle the peer's hello; return True if it has begun another incarnation without a renewal.
 
         Raises LinkError if it acknowledges frames that were never sent.
         """
         self._sent = 0
-        if hello.life == self.peer_life:
-            self.acknowledge(hello.received if hello.peer_life == self.life else 0)
+        if hello.incarnation == self.peer_incarnation:
+            self.acknowledge(hello.received if hello.peer_incarnation == self.incarnation else 0)
             return False
-        was_known, was_announced = self.peer_life != "", self._renewed_from is not None
+        was_known, was_announced = self.peer_incarnation != "", self._renewed_from is not None
         if was_known:
             for _ in range(len(self._kept) if self._renewed_from is None else self._renewed_from):
                 body = self._kept.popleft()
                 self.bytes_kept -= len(body)
                 self.over_count += 1
                 self.lost_notifications += is_notification(body)
-        self.former_peer_life = self.peer_life if was_known and not was_announced else ""
-        self.peer_life, self.received, self._first_number, self._renewed_from = hello.life, 0, 1, None
+        self.former_peer_incarnation = self.peer_incarnation if was_known and not was_announced else ""
+        self.peer_incarnation, self.received, self._first_number, self._renewed_from = hello.incarnation, 0, 1, None
         return was_known and not was_announced
 
     def renew(self) -> None:
-        """Keep bodies from now on for the peer even if its next hello shows another life."""
-        if self.peer_life:
+        """Keep bodies from now on for the peer even if its next hello shows another incarnation."""
+        if self.peer_incarnation:
             self._renewed_from = len(self._kept)
 
     def cancel_renewal(self) -> None:
-        """Treat another life of the peer as its death again."""
+        """Treat another incarnation of the peer as its death again."""
         self._renewed_from = None
 
-    def successor(self, life: str) -> LinkSession:
-        """Return the session of this node's next life, which owes nothing; the counts continue."""
+    def successor(self, incarnation: str) -> LinkSession:
+        """Return the session of this node's next incarnation, which owes nothing; the counts continue."""
         lost = sum(map(is_notification, self._kept))
-        session = LinkSession(self.broker, life)
+        session = LinkSession(self.broker, incarnation)
         session.acknowledged_count = self.acknowledged_count
         session.acknowledged_bytes = self.acknowledged_bytes
         session.acknowledged_notifications = self.acknowledged_notifications

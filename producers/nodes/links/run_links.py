@@ -1,8 +1,8 @@
-"""The links of one node: which peers it calls, which may call, and the handling of cuts, silence and new lives.
+"""The links of one node: which peers it calls, which may call, and the handling of cuts, silence and new incarnations.
 
 In: messages for peers, and where peers listen. Out: messages from peers in the order they were sent, each once, and
-which peers have begun another life. Of two nodes, the one whose name comes first calls the other. A connection that
-breaks or falls silent is made again and resumes where it was: nothing is lost while both nodes live.
+which peers have begun another incarnation. Of two nodes, the one whose name comes first calls the other. A connection
+that breaks or falls silent is made again and resumes where it was: nothing is lost while both nodes live.
 """
 
 from __future__ import annotations
@@ -69,28 +69,32 @@ class Peer:
 class Links:
     """All links of one node.
 
-    ``on_message`` receives each message from a peer, in order; ``on_new_life`` receives a peer whose former life is
-    over, after all messages of that life; ``on_own_life`` receives another life of this node that a peer has met. All
-    are called on the event loop and must not block.
+    ``on_message`` receives each message from a peer, in order; ``on_new_incarnation`` receives a peer whose former
+    incarnation is over, after all messages of that incarnation; ``on_own_incarnation`` receives another incarnation of
+    this node that a peer has met. All are called on the event loop and must not block.
     """
 
     def __init__(
         self,
         broker: str,
-        life: str,
+        incarnation: str,
         addresses: Mapping[str, tuple[str, int]],
         on_message: Callable[[str, Message], None],
-        on_new_life: Callable[[str], None],
+        on_new_incarnation: Callable[[str], None],
         limits: LinkLimits | None = None,
         tls: LinkTls | None = None,
-        on_own_life: Callable[[str, str], None] = lambda _peer, _life: None,
+        on_own_incarnation: Callable[[str, str], None] = lambda _peer, _incarnation: None,
     ) -> None:
-        self.broker, self.life = broker, life
+        self.broker, self.incarnation = broker, incarnation
         self.counts: Counter[str] = Counter()
         self.peers: dict[str, Peer] = {}
         self.roaming: RoamingClients | None = None
         self._addresses = addresses
-        self._on_message, self._on_new_life, self._on_own_life = on_message, on_new_life, on_own_life
+        self._on_message, self._on_new_incarnation, self._on_own_incarnation = (
+            on_message,
+            on_new_incarnation,
+            on_own_incarnation,
+        )
         self._limits, self._tls = limits or LinkLimits(), tls
         self._wanted: set[str] = set()
         self._server: asyncio.Server | None = None
@@ -170,8 +174,8 @@ class Links:
         return True
 
     @property
-    def lost_with_lives(self) -> int:
-        """How many notifications were unacknowledged when a life of this node or of their receiver ended."""
+    def lost_with_incarnations(self) -> int:
+        """How many notifications were unacknowledged when an incarnation of this node or of their receiver ended."""
         return sum(peer.session.lost_notifications for peer in self.peers.values())
 
     def round_trips(self) -> list[tuple[str, float]]:
@@ -194,30 +198,32 @@ class Links:
         return sample
 
     def frames_owed(self) -> dict[str, int]:
-        """Return how many frames of this life were ever put for each peer with unacknowledged frames."""
+        """Return how many frames of this incarnation were ever put for each peer with unacknowledged frames."""
         return {
             name: peer.session.over_count + len(peer.session) for name, peer in self.peers.items() if len(peer.session)
         }
 
     def frames_over(self, peer: str) -> int:
-        """Return how many frames of this life a peer is no longer owed."""
+        """Return how many frames of this incarnation a peer is no longer owed."""
         return self._peer(peer).session.over_count
 
     def renew(self, peer: str) -> None:
-        """Note that a plan admits a peer: messages from now on are for its current life, known here or not."""
+        """Note that a plan admits a peer: messages from now on are for its current incarnation, known here or not."""
         self._peer(peer).session.renew()
 
     def cancel_renewal(self, peer: str) -> None:
         """Note that this node refuses the plan that would have admitted a peer."""
         self._peer(peer).session.cancel_renewal()
 
-    def begin_life(self, life: str) -> None:
-        """Forget what was owed to peers and begin another life, as if the node had just started."""
-        self.life = life
-        for connection in list(self._open):  # Including those that have only exchanged hellos in the former life.
+    def begin_incarnation(self, incarnation: str) -> None:
+        """Forget what was owed to peers and begin another incarnation, as if the node had just started."""
+        self.incarnation = incarnation
+        for connection in list(
+            self._open
+        ):  # Including those that have only exchanged hellos in the former incarnation.
             connection.end("node has restarted")
         for name, peer in self.peers.items():
-            peer.session, peer.connection = peer.session.successor(life), None
+            peer.session, peer.connection = peer.session.successor(incarnation), None
             if name in self._wanted:
                 self._call(name)
 
@@ -229,7 +235,7 @@ class Links:
 
     def _peer(self, name: str) -> Peer:
         if name not in self.peers:
-            self.peers[name] = Peer(LinkSession(self.broker, self.life))
+            self.peers[name] = Peer(LinkSession(self.broker, self.incarnation))
         return self.peers[name]
 
     # --- connections -------------------------------------------------------------------------------------------------
@@ -255,14 +261,14 @@ class Links:
         if former is not None and former is not connection:
             former.end("replaced by a newer connection of the peer")
         if peer.session.handle_hello(hello):
-            self.counts["new_lives"] += 1
-            log.warning("peer_restarted", broker=self.broker, peer=hello.broker, life=hello.life)
-            self._on_new_life(hello.broker)
+            self.counts["new_incarnations"] += 1
+            log.warning("peer_restarted", broker=self.broker, peer=hello.broker, incarnation=hello.incarnation)
+            self._on_new_incarnation(hello.broker)
         peer.connection, connection.peer = connection, hello.broker
         self.counts["connected"] += 1
-        for life in (hello.peer_life, hello.former_peer_life):
-            if life not in ("", self.life):
-                self._on_own_life(hello.broker, life)
+        for incarnation in (hello.peer_incarnation, hello.former_peer_incarnation):
+            if incarnation not in ("", self.incarnation):
+                self._on_own_incarnation(hello.broker, incarnation)
         return peer.session
 
     def _check(self, connection: LinkConnection, hello: Hello, called: str | None) -> None:

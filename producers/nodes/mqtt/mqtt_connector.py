@@ -64,10 +64,10 @@ class MqttConnector(PlainConnector):
     cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
 
     ``filters`` are always wanted; ``session_s`` is how long a session may outlast its client's connection. A connector
-    that ``is_durable`` resumes the session of the node's former life, and acknowledges a message only once it is safe.
-    ``interest_file`` keeps what clients want for the node's next life, because the broker does not report it again.
-    Subscriptions made while nobody listened are only in the broker's ``log_file``, None if it cannot be read from here.
-    EMQX has no such log: its ``api`` is polled.
+    that ``is_durable`` resumes the session of the node's former incarnation, and acknowledges a message only once it is
+    safe. ``interest_file`` keeps what clients want for the node's next incarnation, because the broker does not report
+    it again. Subscriptions made while nobody listened are only in the broker's ``log_file``, None if it cannot be read
+    from here. EMQX has no such log: its ``api`` is polled.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class MqttConnector(PlainConnector):
         return self._interest is not None and self._interest.knows(client)
 
     def _restore(self, interest: MqttInterest) -> None:
-        """Restore what the node wanted in its former life."""
+        """Restore what the node wanted in its former incarnation."""
         self._retained = RetainedTopics(interest.keep, self._retained_file, self.counts)
         self._retained.restore()
         if self._interest_file is None or not self._interest_file.exists():

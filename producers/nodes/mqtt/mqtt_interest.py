@@ -66,7 +66,7 @@ class _Client:
 
 
 class MqttInterest:
-    """All that is wanted at one broker. ``own`` is the node's client ID, to which a life may append random digits."""
+    """All that is wanted at one broker. ``own`` is the node's client ID; an incarnation may append random digits."""
 
     def __init__(
         self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str],
@@ -135,7 +135,7 @@ class MqttInterest:
         return {name: sorted(client.filters) for name, client in self._clients.items() if client.filters}
 
     def restore(self, known: Mapping[str, Iterable[str]]) -> None:
-        """Restore what clients wanted in the node's former life; raise TopicError for an invalid filter."""
+        """Restore what clients wanted in the node's former incarnation; raise TopicError for an invalid filter."""
         for name, filters in known.items():
             for wanted in filters:
                 self._want(name, wanted)

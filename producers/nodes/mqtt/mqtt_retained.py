@@ -3,7 +3,7 @@
 In: what is handed over, and what local clients delete. Out: subjects that the node wants for as long as its broker may
 retain a message, whether a client wants them or not. So no broker shows forever what is no longer true elsewhere.
 
-The file keeps them for the node's next life, as the broker keeps their messages.
+The file keeps them for the node's next incarnation, as the broker keeps their messages.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RetainedTopics:
             self.forget(subject)
 
     def restore(self) -> None:
-        """Restore the topics of the node's former life."""
+        """Restore the topics of the node's former incarnation."""
         if self._file is None or not self._file.exists():
             return
         try:

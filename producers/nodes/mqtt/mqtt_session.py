@@ -59,8 +59,8 @@ class PublishFields(TypedDict, total=False):
 class MqttLogin:
     """As whom to connect, and how. ``session_s`` is how long the broker keeps the session without a connection.
 
-    ``is_resumed`` continues the session of a former life; ``receive_max`` is how many unacknowledged messages the
-    broker may send; ``packet_bytes_max`` is the longest packet that is accepted.
+    ``is_resumed`` continues the session of a former incarnation; ``receive_max`` is how many unacknowledged messages
+    the broker may send; ``packet_bytes_max`` is the longest packet that is accepted.
     """
 
     client_id: str

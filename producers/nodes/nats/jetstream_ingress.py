@@ -170,7 +170,7 @@ class JetStreamIngress:
         self._created = answer["created"]
 
     def _make_consumer(self) -> None:
-        """Make the consumer: for what comes from now on, or if there was one in this life, where that one was."""
+        """Make the consumer: for what comes from now on, or where this incarnation's earlier consumer was."""
         begin: dict[str, object] = {"deliver_policy": "new"}
         if (following := self._taken.next_number) is not None:
             begin = {"deliver_policy": "by_start_sequence", "opt_start_seq": following}

@@ -32,7 +32,7 @@ class RingConfiguration:
 
     KIND: ClassVar[str] = "ring"
     CLIENTS: ClassVar[str] = "users"
-    HAS_PLACES: ClassVar[bool] = False
+    HAS_SLOTS: ClassVar[bool] = False
 
     epoch: int
     bits: int
@@ -146,7 +146,7 @@ class RingConfiguration:
         """Return True for each pair of brokers whose route is the same as in ``before``, shape (from, to).
 
         Rows and columns follow the brokers of this ring. A route is not the same if it touches a broker that is on only
-        one of the rings or whose earlier life is lost. Cost O(brokers^2 log brokers), once; then cached.
+        one of the rings or whose earlier incarnation is lost. Cost O(brokers^2 log brokers), once; then cached.
         """
         key = before.brokers, before.ids, lost
         same = self._same_routes_since.get(key)

@@ -1,1 +1,1 @@
-"""Structured cyclic overlays: configuration, places, costs."""
+"""Structured cyclic overlays: configuration, slots, costs."""

@@ -3,8 +3,8 @@
 In: regions, each with its broker of every cluster, and the tree that links regions. Out: links, neighbours of both
 kinds, and the protocol of every kind of overlay (:mod:`overlay.overlay_configuration`). Routing does not belong here.
 
-In the paper, each place of the product has its own broker. Here a broker may stand in for others of its cluster: it
-then has several places, adjacent in the tree of regions, without links between them. So the overlay keeps its kind
+In the paper, each slot of the product has its own broker. Here a broker may stand in for others of its cluster: it
+then has several slots, adjacent in the tree of regions, without links between them. So the overlay keeps its kind
 whichever brokers die, leave or join.
 """
 
@@ -20,15 +20,15 @@ import msgspec
 import networkx as nx
 
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link, link
-from regraft.overlay.scot.scot_places import (
-    Places,
+from regraft.overlay.scot.scot_slots import (
     Regions,
+    Slots,
     id_moves_between,
-    moved_places,
-    places_of,
+    moved_slots,
     region_link_names,
     region_links_of,
     regions_of,
+    slots_of,
 )
 from regraft.overlay.scot.structured_cyclic import OverlayShapeError, StructuredCyclicOverlay, scot_overlay
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
@@ -41,13 +41,13 @@ class ScotConfiguration:
 
     ``regions`` (regions, clusters) holds names. The brokers of a region are all linked to each other, those of a
     cluster as ``region_links`` specifies. A broker named more than once stands in for others of its cluster. ``homes``
-    are as in every overlay. Raises OverlayShapeError if regions differ in size, a broker is in two clusters, its places
+    are as in every overlay. Raises OverlayShapeError if regions differ in size, a broker is in two clusters, its slots
     are not adjacent, or the region links are not a tree; ValueError if a home is not a broker.
     """
 
     KIND: ClassVar[str] = "scot"
     CLIENTS: ClassVar[str] = "publishers"
-    HAS_PLACES: ClassVar[bool] = True
+    HAS_SLOTS: ClassVar[bool] = True
 
     epoch: int
     regions: Regions
@@ -62,17 +62,17 @@ class ScotConfiguration:
         if numbers != set(range(len(self.regions))):
             raise OverlayShapeError(f"region links join {len(numbers)} regions, there are {len(self.regions)}")
         _ = self.shape
-        self._check_places()
+        self._check_slots()
         outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
         if outsiders:
             raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(outsiders)}")
 
-    def _check_places(self) -> None:
-        for broker, places in self.places.items():
-            clusters = {cluster for _, cluster in places}
+    def _check_slots(self) -> None:
+        for broker, slots in self.slots.items():
+            clusters = {cluster for _, cluster in slots}
             if len(clusters) > 1:
                 raise OverlayShapeError(f"{broker} is in clusters {sorted(clusters)}: a broker is in one")
-            held = {str(region) for region, _ in places}
+            held = {str(region) for region, _ in slots}
             if not nx.is_connected(self.shape.tree.subgraph(held)):
                 raise OverlayShapeError(f"{broker} is in regions {sorted(held)}: regions that it joins must be linked")
 
@@ -84,7 +84,7 @@ class ScotConfiguration:
     @cached_property
     def brokers(self) -> tuple[str, ...]:
         """All brokers, sorted."""
-        return tuple(sorted(self.places))
+        return tuple(sorted(self.slots))
 
     @cached_property
     def cluster_count(self) -> int:
@@ -92,18 +92,18 @@ class ScotConfiguration:
         return len(self.regions[0])
 
     @cached_property
-    def places(self) -> dict[str, list[tuple[int, int]]]:
-        """Each broker's places, as (region, cluster) numbers, sorted."""
-        places: dict[str, list[tuple[int, int]]] = {}
+    def slots(self) -> dict[str, list[tuple[int, int]]]:
+        """Each broker's slots, as (region, cluster) numbers, sorted."""
+        slots: dict[str, list[tuple[int, int]]] = {}
         for number, region in enumerate(self.regions):
             for cluster, broker in enumerate(region):
-                places.setdefault(broker, []).append((number, cluster))
-        return places
+                slots.setdefault(broker, []).append((number, cluster))
+        return slots
 
     @cached_property
-    def place_of(self) -> dict[str, tuple[int, int]]:
+    def slot_of(self) -> dict[str, tuple[int, int]]:
         """Each broker's region and cluster number; the first place if it has several."""
-        return {broker: places[0] for broker, places in self.places.items()}
+        return {broker: slots[0] for broker, slots in self.slots.items()}
 
     @cached_property
     def cluster_links(self) -> tuple[Link, ...]:
@@ -122,8 +122,8 @@ class ScotConfiguration:
         across = {
             link(one, other)
             for region in self.regions
-            for place, one in enumerate(region)
-            for other in region[place + 1 :]
+            for slot, one in enumerate(region)
+            for other in region[slot + 1 :]
         }
         return tuple(sorted(across.union(self.cluster_links)))
 
@@ -152,12 +152,12 @@ class ScotConfiguration:
 
     def region_of(self, broker: str) -> tuple[str, ...]:
         """Return the brokers of the broker's region by cluster, itself included."""
-        return self.regions[self.place_of[broker][0]]
+        return self.regions[self.slot_of[broker][0]]
 
     def static_route(self, source_broker: str, target_broker: str) -> tuple[str, ...]:
         """Return the brokers on the static route: first to the target's cluster, then within it; both ends included."""
-        cluster = self.place_of[target_broker][1]
-        entry, target = self.place_of[source_broker][0], self.place_of[target_broker][0]
+        cluster = self.slot_of[target_broker][1]
+        entry, target = self.slot_of[source_broker][0], self.slot_of[target_broker][0]
         route = [source_broker]
         for region in nx.shortest_path(self.shape.tree, str(entry), str(target)):
             holder = self.regions[int(region)][cluster]
@@ -181,9 +181,9 @@ class ScotConfiguration:
         added: Iterable[LinkPair],
         change: BrokerChange = NO_CHANGE,
     ) -> ScotConfiguration:
-        """Return the overlay with places reassigned and links between regions exchanged, at a later epoch.
+        """Return the overlay with slots reassigned and links between regions exchanged, at a later epoch.
 
-        Places are numbered as in :mod:`overlay.scot.scot_places`. Raises ValueError if a broker does not have the place
+        Slots are numbered as in :mod:`overlay.scot.scot_slots`. Raises ValueError if a broker does not have the slot
         that it gives up, a removed link does not exist, the result is not an overlay of this kind, or ``change`` does
         not lead to its brokers.
         """
@@ -192,12 +192,12 @@ class ScotConfiguration:
         links = set(region_link_names(self.region_links))
         if absent := set(removed) - links:
             raise ValueError(f"links between regions do not exist: {sorted(absent)}")
-        holders = moved_places(places_of(self.regions), id_moves)
+        holders = moved_slots(slots_of(self.regions), id_moves)
         overlay = ScotConfiguration._made(epoch, holders, (links - set(removed)) | set(added))
         wanted = change.of(self.brokers)
         if set(overlay.brokers) != wanted:
             outsiders = sorted(wanted.symmetric_difference(overlay.brokers))
-            raise ValueError(f"places and brokers do not match: {', '.join(outsiders)}")
+            raise ValueError(f"slots and brokers do not match: {', '.join(outsiders)}")
         kept = {name: home for name, home in self.home_of.items() if home in wanted}
         return overlay.with_homes(kept)
 
@@ -233,20 +233,20 @@ class ScotConfiguration:
         """Return the overlay from which the plan led to this one, with these homes."""
         back = [IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves]
         links = (set(region_link_names(self.region_links)) - set(plan.links_added)) | set(plan.links_removed)
-        origin = ScotConfiguration._made(plan.epoch_from, moved_places(places_of(self.regions), back), links)
+        origin = ScotConfiguration._made(plan.epoch_from, moved_slots(slots_of(self.regions), back), links)
         return origin.with_homes(homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
-        """Return the plan completed to lead from ``present`` to this overlay: places and links between regions."""
+        """Return the plan completed to lead from ``present`` to this overlay: slots and links between regions."""
         links, before = region_link_names(self.region_links), region_link_names(present.region_links)
-        holders = places_of(self.regions)
+        holders = slots_of(self.regions)
         return msgspec.structs.replace(
             plan,
             links_removed=tuple(sorted(set(before) - set(links))),
             links_added=tuple(sorted(set(links) - set(before))),
             links_target=links,
-            id_moves=id_moves_between(places_of(present.regions), holders),
-            ring_target=tuple(sorted(RingId(broker, place) for place, broker in holders.items())),
+            id_moves=id_moves_between(slots_of(present.regions), holders),
+            ring_target=tuple(sorted(RingId(broker, slot) for slot, broker in holders.items())),
             brokers_target=self.brokers,
         )
 
@@ -278,7 +278,7 @@ class ScotConfiguration:
         return cls._made(epoch, {move.id_to: move.broker for move in id_moves}, links)
 
     @classmethod
-    def _made(cls, epoch: int, holders: Places, links: Iterable[LinkPair]) -> ScotConfiguration:
+    def _made(cls, epoch: int, holders: Slots, links: Iterable[LinkPair]) -> ScotConfiguration:
         return ScotConfiguration(epoch, regions_of(holders), region_links_of(links))
 
     def shown_fields(self) -> dict[str, Any]:
@@ -286,9 +286,9 @@ class ScotConfiguration:
         return self.overlay_fields()
 
     def reshaped(self, shown: Mapping[str, Any]) -> ScotConfiguration:
-        """Return the overlay over the same brokers with the places of ``shown``, without homes.
+        """Return the overlay over the same brokers with the slots of ``shown``, without homes.
 
-        Views from before places were shown describe this overlay: no planner changed places then.
+        Views from before slots were shown describe this overlay: no planner changed slots then.
         """
         if not shown.get("regions"):
             return self.with_homes({})

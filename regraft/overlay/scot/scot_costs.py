@@ -46,9 +46,9 @@ def scot_breakdown(overlay: ScotConfiguration, inventory: Inventory, sets: Deliv
 
 def _homes_in(overlay: ScotConfiguration, sets: DeliverySets) -> dict[str, str]:
     homes: dict[str, str] = {}
-    for place, (name, _) in enumerate(sets.columns):
+    for slot, (name, _) in enumerate(sets.columns):
         if name not in homes:
-            first = sets.brokers[int(np.argmax(sets.words[:, place] != 0))]
+            first = sets.brokers[int(np.argmax(sets.words[:, slot] != 0))]
             homes[name] = overlay.home_of.get(name, first)
     return homes
 
@@ -66,8 +66,8 @@ class ScotCosts:
         self.overlay, self.inventory = overlay, inventory
         self.spans_s: Floats = np.array([max(one.span_s, 1e-9) for one in spans])
         self.publishers = tuple(sorted({name for one in spans for name, _ in one.columns}))
-        self.place_of = {name: place for place, name in enumerate(self.publishers)}
-        self._column_of = {broker: place for place, broker in enumerate(overlay.brokers)}
+        self.slot_of = {name: slot for slot, name in enumerate(self.publishers)}
+        self._column_of = {broker: slot for slot, broker in enumerate(overlay.brokers)}
         published = self._counts([one.published for one in spans], spans)
         self.costs_per_s = self._priced(spans, published)
 
@@ -75,7 +75,7 @@ class ScotCosts:
         """Return the set bits of each publisher per second, shape (spans, publishers)."""
         counts = np.zeros((len(spans), len(self.publishers)))
         for number, (one, bits) in enumerate(zip(spans, words, strict=True)):
-            at = [self.place_of[name] for name, _ in one.columns]
+            at = [self.slot_of[name] for name, _ in one.columns]
             np.add.at(counts[number], at, np.bitwise_count(bits).astype(np.float64))
         return np.asarray(counts / self.spans_s[:, None])
 
@@ -88,13 +88,13 @@ class ScotCosts:
             parts = [_cluster_part(one, members) for one in spans]
             wanted = self._counts([one.published for one in parts], parts)
             entering = self._entering(members, parts, wanted)
-            for place, home in enumerate(overlay.brokers):
+            for slot, home in enumerate(overlay.brokers):
                 entry = overlay.region_of(home)[cluster]
-                priced[:, :, place] += entering[:, :, members.index(entry)]
+                priced[:, :, slot] += entering[:, :, members.index(entry)]
                 if entry == home:  # The home's cluster also processes what none of it wants.
-                    priced[:, :, place] += (published - wanted) * processing[place]
+                    priced[:, :, slot] += (published - wanted) * processing[slot]
                 else:
-                    priced[:, :, place] += wanted * inventory.cost_of_link(home, entry)
+                    priced[:, :, slot] += wanted * inventory.cost_of_link(home, entry)
         return priced
 
     def _entering(self, members: Sequence[str], parts: Sequence[DeliverySets], wanted: Floats) -> Floats:
@@ -107,15 +107,15 @@ class ScotCosts:
         tree = TreeConfiguration.of(self.overlay.epoch, members, links)
         costs = PublisherCosts(tree, inventory.restricted_to(members), parts)
         for name in costs.publishers:
-            entering[:, self.place_of[name], :] = costs.costs_by_span_per_s(name)
+            entering[:, self.slot_of[name], :] = costs.costs_by_span_per_s(name)
         return entering
 
     def at_homes(self, homes: Mapping[str, str]) -> Floats:
         """Return the cost of the publishers of ``homes`` in each span, shape (spans,)."""
         total = np.zeros(len(self.spans_s))
-        for name, place in self.place_of.items():
+        for name, slot in self.slot_of.items():
             if name in homes:
-                total += self.costs_per_s[:, place, self._column_of[homes[name]]]
+                total += self.costs_per_s[:, slot, self._column_of[homes[name]]]
         return total
 
     def total_per_s(self, homes: Mapping[str, str]) -> float:
@@ -129,7 +129,7 @@ class ScotCosts:
     def by_home(self, publisher: str) -> Floats:
         """Return the cost of a publisher at each broker over all spans, shape (brokers,)."""
         weights = self.spans_s / self.spans_s.sum()
-        return np.asarray(weights @ self.costs_per_s[:, self.place_of[publisher], :])
+        return np.asarray(weights @ self.costs_per_s[:, self.slot_of[publisher], :])
 
 
 def _cluster_part(sets: DeliverySets, members: Sequence[str]) -> DeliverySets:

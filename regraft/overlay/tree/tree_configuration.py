@@ -33,7 +33,7 @@ class TreeConfiguration:
 
     KIND: ClassVar[str] = TREE
     CLIENTS: ClassVar[str] = "publishers"
-    HAS_PLACES: ClassVar[bool] = False
+    HAS_SLOTS: ClassVar[bool] = False
 
     epoch: int
     brokers: tuple[str, ...]
@@ -114,7 +114,7 @@ class TreeConfiguration:
         return frozenset(reached)
 
     def links_kept_since(self, before: TreeConfiguration, lost: frozenset[str] = frozenset()) -> frozenset[Link]:
-        """Return the links shared with an earlier tree, except those of brokers whose earlier life is lost."""
+        """Return the links shared with an earlier tree, except those of brokers whose earlier incarnation is lost."""
         both = set(self.links).intersection(before.links)
         return frozenset(pair for pair in both if lost.isdisjoint(pair)) if lost else frozenset(both)
 

@@ -12,7 +12,7 @@ from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.find_planners import planner_of
+from regraft.controller.planners.planner_registry import planner_of
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow

@@ -321,7 +321,7 @@ def test_all_living_and_joining_brokers_take_part() -> None:
 
 
 def test_a_broker_returning_by_a_plan_is_lost_only_when_its_new_life_ends() -> None:
-    """Neighbours keep reporting the death of its old life, which ends nothing."""
+    """Neighbours keep reporting the death of its old incarnation, which ends nothing."""
     target = TreeConfiguration.of(1, BROKERS, [("a", "c"), ("b", "c")])
     before = TreeConfiguration.of(0, BROKERS, [("a", "b"), ("b", "c")])
     plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=("b",)), before)

@@ -11,7 +11,7 @@ from regraft.controller.kinds import find_kind
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
-from regraft.controller.planners.find_planners import PLANNERS
+from regraft.controller.planners.planner_registry import PLANNERS
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.known_kinds import KINDS, read_configuration

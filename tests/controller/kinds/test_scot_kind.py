@@ -9,7 +9,7 @@ from regraft.controller.decide.judge_proposals import judge_maintenance
 from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.overlay.scot.scot_places import id_moves_between, places_of
+from regraft.overlay.scot.scot_slots import id_moves_between, slots_of
 from regraft.schemas.plan import ClientMove, Proposal, Verdict
 from tests.controller.decide.test_judge_proposals import CALM
 from tests.controller.published_windows import window_of
@@ -24,15 +24,15 @@ STATE = ScotState(SCOT, INVENTORY, (window_of(0, SETS, {"p": "b00"}, {("p", "b04
 
 
 def exchange(one: str, other: str) -> Proposal:
-    """Return a proposal in which two brokers exchange their places."""
+    """Return a proposal in which two brokers exchange their slots."""
     names = {one: other, other: one}
     regions = tuple(tuple(names.get(broker, broker) for broker in region) for region in SCOT.regions)
-    id_moves = id_moves_between(places_of(SCOT.regions), places_of(regions))
+    id_moves = id_moves_between(slots_of(SCOT.regions), slots_of(regions))
     return Proposal("by hand", (), (), 2.0, 1.0, 0.0, "test", id_moves=id_moves)
 
 
 def test_no_exchange_gives_a_broker_more_links_than_its_cap() -> None:
-    """A broker that takes an inner broker's place gets one more link; one above the cap may keep its links."""
+    """A broker that takes an inner broker's slot gets one more link; one above the cap may keep its links."""
     reached = ScotKind(INVENTORY, 2).reached(STATE)
     verdict, reason = ScotKind(INVENTORY, 2).judge_caps(reached, reached.after(exchange("b00", "b02"))) or ("", "")
     assert (verdict, reason) == (Verdict.DEGREE, "b00 would have 3 links, the limit is 2")
@@ -53,7 +53,7 @@ def test_no_change_makes_a_broker_pass_more_than_its_cap() -> None:
 
 
 def test_nothing_moves_to_a_broker_in_maintenance() -> None:
-    """Neither a place nor a link, by exchanged places or by a link between regions; other changes are accepted."""
+    """Neither a slot nor a link, by exchanged slots or by a link between regions; other changes are accepted."""
     calm = replace(CALM, kind=ScotKind(INVENTORY, 5), state=STATE, maintained={"b03": "new disks"})
     found = [judge_maintenance(one, SCOT, calm) for one in (exchange("b03", "b05"), exchange("b00", "b01"))]
     assert found[0] == (Verdict.MAINTENANCE, "cluster 1 in region 2 would be added to b03: new disks")

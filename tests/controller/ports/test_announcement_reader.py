@@ -2,8 +2,8 @@
 
 import pytest
 
-from regraft.controller.ports.kafka_links import AnnouncementReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.topic_readers import AnnouncementReader
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_clients import open_admin, open_producer
 from regraft.infra.local.kafka_server import RunningKafka
@@ -22,7 +22,7 @@ def test_new_agents_are_read_but_only_for_their_own_brokers(
     kafka: RunningKafka, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent's topic may appear and vanish meanwhile; an announcement in another's name is a dead letter."""
-    monkeypatch.setattr("regraft.controller.ports.kafka_links.SEARCH_S", 0.0)
+    monkeypatch.setattr("regraft.controller.ports.topic_readers.SEARCH_S", 0.0)
     letters: list[DeadLetter] = []
     store = KafkaPlanStore(kafka.access, namespace, NAMED)  # read-only
     reader, producer = AnnouncementReader(kafka.access, store, 0, letters.append), open_producer(kafka.access)

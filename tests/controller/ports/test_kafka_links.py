@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from regraft.controller.control_ports import DeposedError
-from regraft.controller.ports.kafka_links import LetterSender, TopicReader
 from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.topic_readers import LetterSender, TopicReader
 from regraft.controller.run_controller import run_controller
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings

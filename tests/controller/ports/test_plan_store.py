@@ -5,9 +5,9 @@ from confluent_kafka import Producer
 
 from regraft.controller.control_ports import DeposedError
 from regraft.controller.ports import plan_store
-from regraft.controller.ports.kafka_links import ResultReader, TopicReader
 from regraft.controller.ports.order_topic import REFUSED_BEFORE, KafkaOrders
 from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.topic_readers import ResultReader, TopicReader
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.decode_strictly import UnreadableRecordError

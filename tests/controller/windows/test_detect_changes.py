@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.detect_changes import (
-    ChangeDetector,
-    ChangeFound,
+from regraft.controller.windows.detect_shifts import (
+    ShiftDetector,
+    TrafficShift,
     deliveries_in,
     hellinger,
     limit_for,
@@ -57,7 +57,7 @@ class Traffic:
         return window, 100 * math.exp(self.level)
 
 
-def alarms(detector: ChangeDetector, traffic: Traffic, count: int) -> Iterator[ChangeFound]:
+def alarms(detector: ShiftDetector, traffic: Traffic, count: int) -> Iterator[TrafficShift]:
     for _ in range(count):
         found = detector.add(*traffic.window())
         if found is not None:
@@ -68,7 +68,7 @@ def alarms(detector: ChangeDetector, traffic: Traffic, count: int) -> Iterator[C
 def test_quiet_traffic_raises_no_more_alarms_than_stated(alike: float) -> None:
     """Over 2,000 windows, whether the cost per notification drifts slowly or not; three deviations are tolerated."""
     windows_per_alarm, count = 100.0, 500
-    found = sum(len(list(alarms(ChangeDetector(windows_per_alarm), Traffic(seed, alike), count))) for seed in range(4))
+    found = sum(len(list(alarms(ShiftDetector(windows_per_alarm), Traffic(seed, alike), count))) for seed in range(4))
     expected = 4 * count / windows_per_alarm
     assert found <= expected + 3 * math.sqrt(expected)
     assert found >= 1  # At this rate, no alarm at all would mean that it detects nothing.
@@ -100,7 +100,7 @@ def test_scores_of_few_values_are_those_of_a_normal_distribution() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_shift_of_interests_is_found_in_its_first_window(seed: int, quiet: int) -> None:
     """Half of the brokers invert their interests: new traffic begins with that window, and no other alarm follows."""
-    detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+    detector, traffic = ShiftDetector(2000.0), Traffic(seed)
     assert not list(alarms(detector, traffic, quiet))
     traffic.shares[:5] = 1 - traffic.shares[:5]
     (found,) = alarms(detector, traffic, 20)
@@ -111,7 +111,7 @@ def test_a_shift_of_interests_is_found_in_its_first_window(seed: int, quiet: int
 
 def test_a_change_that_lies_mostly_in_the_next_window_counts_from_there() -> None:
     """A window with a fifth of new traffic shows a change, the next one a larger step, where new traffic begins."""
-    detector, traffic = ChangeDetector(2000.0), Traffic(3)
+    detector, traffic = ShiftDetector(2000.0), Traffic(3)
     assert not list(alarms(detector, traffic, 30))
     before = traffic.shares.copy()
     traffic.shares[:3] = 0.75 * before[:3] + 0.25 * (1 - before[:3])
@@ -132,7 +132,7 @@ def test_a_gradual_shift_is_found_while_it_lasts(seed: int, windows: int, found_
 
     A further alarm needs a larger step, so during a slow shift decisions still include some old traffic.
     """
-    detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+    detector, traffic = ShiftDetector(2000.0), Traffic(seed)
     assert not list(alarms(detector, traffic, 40))
     before, after = traffic.shares.copy(), traffic.shares.copy()
     after[:5] = 1 - after[:5]
@@ -150,7 +150,7 @@ def test_a_gradual_shift_is_found_while_it_lasts(seed: int, windows: int, found_
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crowd_is_a_change_when_it_begins_and_when_it_ends(seed: int) -> None:
     """For twelve windows everybody wants three publishers."""
-    detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+    detector, traffic = ShiftDetector(2000.0), Traffic(seed)
     assert not list(alarms(detector, traffic, 40))
     usual = traffic.shares.copy()
     for turn in range(30):
@@ -165,7 +165,7 @@ def test_a_crowd_is_a_change_when_it_begins_and_when_it_ends(seed: int) -> None:
 def test_a_daily_cycle_is_reported_at_most_once(day_windows: int) -> None:
     """Its beginning is a step; the later rise and fall of interests from broker to broker is left to the horizon."""
     for seed in range(3):
-        detector, traffic = ChangeDetector(2000.0), Traffic(seed)
+        detector, traffic = ShiftDetector(2000.0), Traffic(seed)
         assert not list(alarms(detector, traffic, 40))
         usual, hours = traffic.shares.copy(), np.arange(len(BROKERS)) / len(BROKERS)
         found = []
@@ -179,7 +179,7 @@ def test_a_daily_cycle_is_reported_at_most_once(day_windows: int) -> None:
 
 def test_one_publisher_that_publishes_more_is_a_change() -> None:
     """No interest changes, but deliveries and the cost per notification do."""
-    detector, traffic = ChangeDetector(2000.0), Traffic(4)
+    detector, traffic = ShiftDetector(2000.0), Traffic(4)
     assert not list(alarms(detector, traffic, 30))
     traffic.shares[:, 1:] /= 3
     assert len(list(alarms(detector, traffic, 20))) == 1
@@ -187,7 +187,7 @@ def test_one_publisher_that_publishes_more_is_a_change() -> None:
 
 def test_a_new_level_of_churn_is_reported_once() -> None:
     """Three times as many changes of clients are a change of traffic; that they persist is not."""
-    detector, traffic = ChangeDetector(2000.0), Traffic(6)
+    detector, traffic = ShiftDetector(2000.0), Traffic(6)
     assert not list(alarms(detector, traffic, 30))
     traffic.churn *= 3
     assert 1 <= len(list(alarms(detector, traffic, 60))) <= 2
@@ -196,7 +196,7 @@ def test_a_new_level_of_churn_is_reported_once() -> None:
 
 def test_a_gap_and_a_transition_are_not_changes() -> None:
     """Windows are not compared across a gap, and clients that a plan moved would count as changes of interest."""
-    detector, traffic = ChangeDetector(2000.0), Traffic(5)
+    detector, traffic = ShiftDetector(2000.0), Traffic(5)
     assert not list(alarms(detector, traffic, 30))
     window, cost = traffic.window()
     assert detector.add(replace(window, client_changes=2000, epoch_max=1), cost) is None
@@ -208,9 +208,9 @@ def test_a_gap_and_a_transition_are_not_changes() -> None:
 
 def test_a_broker_that_dies_or_returns_is_not_a_change() -> None:
     """Its clients leave or return, and settle in the windows after; a later shift is reported as usual."""
-    detector, traffic = ChangeDetector(2000.0), Traffic(7)
-    lives = dict.fromkeys(BROKERS, 1)
-    members = [lives] * 30 + [dict.fromkeys(BROKERS[1:], 1)] * 10 + [lives | {BROKERS[0]: 2}] * 10
+    detector, traffic = ShiftDetector(2000.0), Traffic(7)
+    incarnations = dict.fromkeys(BROKERS, 1)
+    members = [incarnations] * 30 + [dict.fromkeys(BROKERS[1:], 1)] * 10 + [incarnations | {BROKERS[0]: 2}] * 10
     wanted = traffic.shares[0].copy()
     for turn, boots in enumerate(members):
         traffic.shares[0] = wanted if BROKERS[0] in boots else 0.0
@@ -224,7 +224,7 @@ def test_a_broker_that_dies_or_returns_is_not_a_change() -> None:
 
 def test_windows_without_traffic_show_no_change() -> None:
     """A silent system has neither deliveries nor costs."""
-    detector = ChangeDetector(2000.0)
+    detector = ShiftDetector(2000.0)
     silent = [closed_window(BROKERS, [], turn * WINDOW_MS) for turn in range(20)]
     assert [detector.add(window, None) for window in silent] == [None] * 20
 

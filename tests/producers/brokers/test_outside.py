@@ -43,7 +43,7 @@ def test_a_broker_that_the_overlay_lacks_has_no_neighbours(overlay: OverlayConfi
 
 @pytest.mark.parametrize("overlay", [TREE, RING], ids=["tree", "ring"])
 def test_a_broker_may_begin_outside_an_overlay_that_has_it(overlay: OverlayConfiguration) -> None:
-    """The overlay contains its earlier life."""
+    """The overlay contains its earlier incarnation."""
     assert core_of("b", overlay, 0).live_neighbours == ("a", "c")
     assert core_of("b", overlay, 0, is_outside=True).live_neighbours == ()
 
@@ -108,7 +108,7 @@ def outcome_of(core: Any, command: Command) -> tuple[Outcome, Refusal]:
 
 
 def prepare_same(overlay: OverlayConfiguration, broker: str, *joined: str) -> Command:
-    """Return the prepare of a plan that changes nothing, or admits brokers that the overlay has by an earlier life."""
+    """Return the prepare of a plan that changes nothing, or admits brokers known from an earlier incarnation."""
     target = overlay.at_epoch(overlay.epoch + 1)
     return Command(
         "next", CommandPhase.PREPARE, broker, overlay.epoch, target.epoch, digest=target.digest + DIGEST, term=1,
@@ -197,7 +197,7 @@ def test_an_install_with_a_lower_term_or_a_wrong_digest_is_refused(
 
 @OVERLAYS
 def test_a_broker_outside_accepts_no_clients_and_no_earlier_messages(overlay: OverlayConfiguration) -> None:
-    """Clients are refused; messages on the way to its earlier life are dropped."""
+    """Clients are refused; messages on the way to its earlier incarnation are dropped."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b", epoch=3), 1)
     assert core.handle(None, SubscribeRequest("s", "user", FILTER, 4), 1) == [ClientDropped("user", 4)]
@@ -251,7 +251,7 @@ def test_a_broker_outside_holds_a_plan_until_it_is_aborted(overlay: OverlayConfi
 
 
 def test_a_lost_neighbour_that_joins_a_tree_by_an_ordinary_plan_is_no_longer_lost() -> None:
-    """The repair around it is over; the tables of the new epoch do not consider its new life dead."""
+    """The repair around it is over; the tables of the new epoch do not consider its new incarnation dead."""
     older = TreeConfiguration.of(3, "ab", [("a", "b")])
     core: Any = core_of("a", older, 0)
     core.lost_peers.add("c")

@@ -131,7 +131,7 @@ def test_a_subscription_that_ends_behind_a_suspended_broker_may_get_more() -> No
     virtual.run_for(2 * virtual.settings.settle_ms)
     virtual.overlay.resume("c")
     virtual.run_for(virtual.settings.settle_ms + 5_000.0)
-    assert "s-d" not in virtual.ledger._lives
+    assert "s-d" not in virtual.ledger._incarnations
     account = virtual.finish()
     assert account.is_clean, account
     assert account.concurrent == 240

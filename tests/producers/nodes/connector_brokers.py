@@ -17,7 +17,7 @@ from regraft.producers.nodes.connectors import ask_api
 from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
 from regraft.producers.nodes.nats import jetstream_ingress
 from regraft.producers.nodes.nats.nats_subscriptions import reach_server
-from regraft.producers.nodes.node_parts import connector_of
+from regraft.producers.nodes.node_setup import connector_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto

@@ -153,7 +153,7 @@ def test_a_cut_connection_is_made_again(run_amqp: Callable[..., None]) -> None:
 
 
 def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[..., None]) -> None:
-    """After a cut nothing that was taken comes again, safe or not; the node's next life gets what is not safe yet."""
+    """After a cut nothing that was taken comes again, safe or not; the next incarnation gets what is not safe yet."""
 
     async def steps(broker: Any, received: Received) -> None:
         connector = await opened(broker, received)

@@ -102,7 +102,7 @@ def test_swaps_with_cuts_lose_nothing() -> None:
 
 
 def test_a_death_is_repaired_and_the_broker_returns() -> None:
-    """A node amid a line dies, a repair bypasses it, and its next life is admitted and gets all messages."""
+    """A node amid a line dies, a repair bypasses it, and its next incarnation is admitted and gets all messages."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
@@ -150,7 +150,7 @@ def test_a_broker_considered_dead_is_admitted_again() -> None:
         assert plan.phase is PlanPhase.VERIFYING
         fleet.nodes["b03"] = suspect
         await fleet.install("b03")
-        assert suspect.links.life.endswith(".1")
+        assert suspect.links.incarnation.endswith(".1")
         joined = BrokerChange(joined=frozenset({"b03"}))
         plan = await fleet.change_to([("b01", "b03"), ("b02", "b03"), ("b03", "b04")], BROKERS, joined)
         assert plan.phase is PlanPhase.VERIFYING
@@ -170,10 +170,12 @@ def test_the_next_life_of_a_neighbour_means_its_death() -> None:
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet
         await fleet.all_confirmed()
-        await fleet.all_measured()  # A node that never met another cannot distinguish its next life from its first.
+        await (
+            fleet.all_measured()
+        )  # A node that never met another cannot distinguish its next incarnation from its first.
         await fleet.kill("b04")
         await fleet.begin_node("b04", site.connectors["b04"], is_outside=True)
-        while not all(node.links.counts["new_lives"] for name, node in fleet.nodes.items() if name != "b04"):
+        while not all(node.links.counts["new_incarnations"] for name, node in fleet.nodes.items() if name != "b04"):
             await asyncio.sleep(0.01)
         lost_by = {}
         for broker in ("b01", "b02", "b03"):

@@ -14,7 +14,7 @@ from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
-from regraft.producers.nodes.node_parts import api_of, connector_of
+from regraft.producers.nodes.node_setup import api_of, connector_of
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttServer
 from tests.producers.nodes.nats_servers import NatsServer

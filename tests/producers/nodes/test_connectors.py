@@ -170,7 +170,7 @@ async def test_many_messages_cross_once_and_in_order(broker: Any, received: Rece
 
 @requirement("durable", is_durable=True)
 async def test_what_is_not_safe_comes_again(broker: Any, received: Received) -> None:
-    """The next life of a node gets what the last one did not release, and what was published in its absence."""
+    """The next incarnation of a node gets what the last one did not release, and what was published in its absence."""
     connector = await opened(broker, received)
     for number in range(5):
         await broker.publish(LocalMessage("kept.x", b"%d" % number))

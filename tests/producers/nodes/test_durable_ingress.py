@@ -79,7 +79,7 @@ def test_a_receipt_waits_for_the_neighbour() -> None:
 
 
 def test_a_receipt_survives_a_time_outside_the_overlay() -> None:
-    """What is published while the node is outside, or has begun another life, crosses once a plan admits it."""
+    """What is published while the node is outside, or has begun another incarnation, crosses once a plan admits it."""
     connectors = {broker: MemoryConnector() for broker in BROKERS}
     connectors["b03"].want("data")
 

@@ -38,7 +38,7 @@ def test_an_acknowledgement_of_an_unsent_frame_is_refused() -> None:
 
 
 def test_what_a_past_life_was_owed_is_counted() -> None:
-    """Only notifications count: control messages for a past life are no loss."""
+    """Only notifications count: control messages for a past incarnation are no loss."""
     notification = CarriedNotification("p", 1, 0.0, "b01", 0, {}, 1, subject="a", payload=b"x")
     session = session_with(1)
     for _ in range(3):

@@ -105,7 +105,7 @@ def test_a_broker_that_lost_the_session_gets_messages_as_new() -> None:
 
 
 def test_a_resumed_session_is_never_begun_clean() -> None:
-    """A session of the node's former life is continued from the first connection on."""
+    """A session of the node's former incarnation is continued from the first connection on."""
 
     async def steps(broker: StandIn, site: Site) -> None:
         assert await site.connect()

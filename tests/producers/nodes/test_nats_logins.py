@@ -19,7 +19,7 @@ from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage
 from regraft.producers.nodes.nats.nats_login import _sum_of, read_login
 from regraft.producers.nodes.nats.nats_permissions import LeafPermissions
-from regraft.producers.nodes.node_parts import connector_of
+from regraft.producers.nodes.node_setup import connector_of
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port

@@ -24,7 +24,7 @@ def test_nodes_that_restart_together_join_again_by_one_plan(count: int) -> None:
         running = RunningLoop(fleet, replace(QUICK_MEMBERS, batch_ms=TOGETHER_MS))
         async with running.beside(site) as controller:
             heard = running.loop.state.windows_closed
-            while running.loop.state.windows_closed < heard + 2:  # All report from their first lives.
+            while running.loop.state.windows_closed < heard + 2:  # All report from their first incarnations.
                 await asyncio.sleep(STEP_S)
             for broker in BROKERS[:count]:
                 await fleet.kill(broker)

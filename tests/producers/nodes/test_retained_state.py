@@ -141,7 +141,7 @@ def test_a_device_that_is_back_does_not_stay_offline(tmp_path: Path) -> None:
 
 @pytest.mark.stack
 def test_a_node_knows_after_a_restart_what_its_broker_retains(tmp_path: Path) -> None:
-    """Its next life wants the topics, until a local client deletes one."""
+    """Its next incarnation wants the topics, until a local client deletes one."""
     needs_mosquitto()
     server = MqttServer("b01", tmp_path).start()
 

@@ -1,4 +1,4 @@
-"""Links between two nodes: cut, slow and half-open ones lose nothing while both nodes live; a new life is a death."""
+"""Links of nodes: cut, slow and half-open ones lose nothing while both nodes live; a new incarnation is a death."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Site:
         self.limits, self.tls = limits, tls
         self.received: dict[str, list[Message]] = {"b01": [], "b02": []}
         self.deaths: list[tuple[str, str]] = []
-        self.own_lives: list[tuple[str, str, str]] = []
+        self.own_incarnations: list[tuple[str, str, str]] = []
         self.ports = {"b01": 0, "b02": 0}
         self.links: dict[str, Links] = {}
         self.proxy = LinkProxy(lambda: self.ports["b02"])
 
-    async def begin(self, broker: str, life: str) -> Links:
+    async def begin(self, broker: str, incarnation: str) -> Links:
         def receive(peer: str, message: Message) -> None:
             assert peer != broker
             self.received[broker].append(message)
@@ -41,13 +41,13 @@ class Site:
         addresses = {"b01": ("127.0.0.1", 0), "b02": ("127.0.0.1", self.proxy.port)}
         links = Links(
             broker,
-            life,
+            incarnation,
             addresses,
             receive,
             lambda peer: self.deaths.append((broker, peer)),
             self.limits,
             self.tls(broker),
-            lambda peer, life: self.own_lives.append((broker, peer, life)),
+            lambda peer, incarnation: self.own_incarnations.append((broker, peer, incarnation)),
         )
         self.ports[broker] = await links.start("127.0.0.1", 0)
         self.links[broker] = links
@@ -88,21 +88,21 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize(("restarted", "other"), [("b01", "b02"), ("b02", "b01")])
 def test_a_node_that_restarts_learns_its_former_life(restarted: str, other: str) -> None:
-    """Whichever end calls, also over a later connection; nothing is reported to the other end, nor to a first life."""
+    """Whichever end calls, also over a later connection; nothing is reported to the other end or a first one."""
 
     async def steps(site: Site) -> None:
         for broker in ("b01", "b02"):
             (await site.begin(broker, "1")).want({"b01", "b02"} - {broker})
         await until(lambda: all(links.round_trips() for links in site.links.values()))
-        assert not site.own_lives
+        assert not site.own_incarnations
         await site.links[restarted].close()
         (await site.begin(restarted, "2")).want({other})
-        await until(lambda: bool(site.own_lives))
-        assert set(site.own_lives) == {(restarted, other, "1")}
-        site.own_lives.clear()
+        await until(lambda: bool(site.own_incarnations))
+        assert set(site.own_incarnations) == {(restarted, other, "1")}
+        site.own_incarnations.clear()
         site.links[restarted].peers[other].connection.end("cut by the test")  # type: ignore[union-attr]
-        await until(lambda: bool(site.own_lives))
-        assert set(site.own_lives) == {(restarted, other, "1")}
+        await until(lambda: bool(site.own_incarnations))
+        assert set(site.own_incarnations) == {(restarted, other, "1")}
 
     run_site(steps)
 
@@ -150,7 +150,7 @@ def test_a_half_open_connection_is_made_again() -> None:
 
 
 def test_another_life_of_a_peer_is_a_death() -> None:
-    """Messages to a past life never reach the next one; the other end is notified once."""
+    """Messages to a past incarnation never reach the next one; the other end is notified once."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -172,7 +172,7 @@ def test_another_life_of_a_peer_is_a_death() -> None:
 
 
 def test_messages_to_a_peer_being_admitted_wait_for_its_next_life() -> None:
-    """After a renewal messages are for the life that the peer begins next, which is not a death."""
+    """After a renewal messages are for the incarnation that the peer begins next, which is not a death."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -190,14 +190,14 @@ def test_messages_to_a_peer_being_admitted_wait_for_its_next_life() -> None:
 
 
 def test_a_restarted_node_is_another_life() -> None:
-    """An install ends a life without ending the process: both ends number from the start."""
+    """An install ends an incarnation without ending the process: both ends number from the start."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
         a.want({"b02"})
         b.send("b01", End(1))
         await until(lambda: len(site.received["b01"]) == 1)
-        b.begin_life("1.1")
+        b.begin_incarnation("1.1")
         await until(lambda: site.deaths == [("b01", "b02")])
         b.send("b01", End(2))
         a.send("b02", End(3))
@@ -292,7 +292,7 @@ def test_a_stranger_is_refused() -> None:
 
 
 def test_a_namesake_that_calls_another_node_is_refused() -> None:
-    """A b01 of other nodes that calls b03 at the address of b02 is not a new life of the b01 known here."""
+    """A b01 of other nodes that calls b03 at the address of b02 is not a new incarnation of the b01 known here."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -306,7 +306,7 @@ def test_a_namesake_that_calls_another_node_is_refused() -> None:
         await namesake.close()
         a.send("b02", End(2))
         await until(lambda: site.received["b02"] == [End(1), End(2)])
-        assert (b.counts["new_lives"], b.counts["cut"]) == (0, 0)
+        assert (b.counts["new_incarnations"], b.counts["cut"]) == (0, 0)
 
     run_site(steps)
 

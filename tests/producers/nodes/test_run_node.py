@@ -238,7 +238,7 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         lost = BrokerChange(lost=frozenset({"b01"}))
         assert await asyncio.to_thread(site.change_to, [("b02", "b03")], ("b02", "b03"), lost) is PlanPhase.VERIFYING
         site.begin("b01")
-        site.wait(lambda: site.status("b01").get("is_in_overlay") is False, "another life of b01")
+        site.wait(lambda: site.status("b01").get("is_in_overlay") is False, "another incarnation of b01")
         site.install("b01")
         joined = BrokerChange(joined=frozenset({"b01"}))
         links = [("b01", "b02"), ("b02", "b03")]
@@ -271,21 +271,21 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
 
 
 def test_a_node_restarted_without_its_file_begins_again_outside(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Its neighbours report its former life: it says what it waits for, is not ready, and a plan admits it."""
+    """Its neighbours report its former incarnation: it says what it waits for, is not ready, and a plan admits it."""
     site = NodeProcesses(tmp_path, kafka, "fourth")
     port = free_port()
     try:
         for broker in BROKERS:
             site.begin(broker)
         site.wait(lambda: all(site.status(broker).get("is_in_overlay") for broker in BROKERS), "three nodes")
-        # Only a neighbour that has met the first life can report it.
+        # Only a neighbour that has met the first incarnation can report it.
         site.wait(lambda: site.has_met("b03", 2), "links of b03")
         site.nodes.pop("b03").kill()
         (tmp_path / "node-b03.life").unlink()
         site.begin("b03", "--set", f"node.metrics_port={port}")
         site.wait(lambda: site.status("b03").get("is_in_overlay") is False, "b03 outside")
         assert "a plan that admits this node" in site.status("b03")["waiting_for"]
-        assert "life_not_first" in (tmp_path / "b03.log").read_text()
+        assert "incarnation_not_first" in (tmp_path / "b03.log").read_text()
         site.wait(lambda: "the lost b03" in site.status("b02")["waiting_for"], "what b02 waits for")
         with pytest.raises(HTTPError, match="503") as answer:
             urlopen(f"http://127.0.0.1:{port}/ready")

@@ -153,7 +153,7 @@ def test_a_way_in_one_direction_makes_its_end_unhealthy(monkeypatch: pytest.Monk
 
 
 def test_an_old_answer_is_not_a_living_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer to a question of a former life, as a durable queue may hold it, changes nothing; nor does nonsense."""
+    """An answer to a former incarnation's question, as a durable queue may hold, changes nothing; nor does nonsense."""
     monkeypatch.setattr(look_for_nodes, "ANSWER_S_MAX", 0.05)
 
     async def go() -> None:

@@ -93,10 +93,10 @@ async def begin_and_end_namesake(fleet: NodeFleet) -> None:
     address = ("127.0.0.1", fleet.listening[CALLED])
     addresses = {CALLER: ("127.0.0.1", 0), CALLED: address}
     namesake = Links(CALLER, "namesake", addresses, lambda *_: None, lambda _: None, LIMITS)
-    lives = fleet.nodes[CALLED].links.counts["new_lives"]
+    incarnations = fleet.nodes[CALLED].links.counts["new_incarnations"]
     await namesake.start("127.0.0.1", 0)
     namesake.want({CALLED})
-    while fleet.nodes[CALLED].links.counts["new_lives"] == lives:
+    while fleet.nodes[CALLED].links.counts["new_incarnations"] == incarnations:
         await asyncio.sleep(0.01)
     await namesake.close()
 
@@ -128,6 +128,6 @@ def test_a_node_that_a_neighbour_considers_dead_joins_again() -> None:
         account = site.ledger().account(site.owed())
         assert (account["repeated"], account["out_of_order"], account["unexpected"]) == (0, 0, 0)
         assert account["lost"] <= 3  # Those of the message that was under way while the node was ignored.
-        assert fleet.nodes[CALLER].links.life.endswith(".1")
+        assert fleet.nodes[CALLER].links.incarnation.endswith(".1")
 
     run_site(steps)

@@ -126,7 +126,7 @@ def test_what_is_behind_a_subscription_waits_for_the_broker_in_order() -> None:
 
 
 def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while, or before a peer's life ends, what waits is handled; what belongs to a former life never is."""
+    """What waits is handled after a while, or before a peer's incarnation ends; what a former one sent never is."""
     monkeypatch.setattr(wanted_elsewhere, "ASK_S_MAX", 0.05)
 
     async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:

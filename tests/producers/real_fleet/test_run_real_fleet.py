@@ -144,6 +144,6 @@ def test_all_messages_of_a_fleet_are_accounted_for(
     notes = [text for _, text in json.loads(status_file.read_text())["outage_notes"]]
     assert notes == [text.format(*(link.replace(",", ", ") for link in links)) for text in expected]
     assert {batch.broker for batch in ports.batches} == set(inventory.brokers)
-    lives = {(batch.broker, batch.boot) for batch in ports.batches}
-    assert len(lives) == brokers_count + deaths
+    incarnations = {(batch.broker, batch.boot) for batch in ports.batches}
+    assert len(incarnations) == brokers_count + deaths
     assert any(cell.published for batch in ports.batches for cell in batch.deliveries)

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regraft.cli import app
-from regraft.controller.planners.find_planners import OF_THE_LAB, PLANNERS
+from regraft.controller.planners.planner_registry import OF_THE_LAB, PLANNERS
 from tests.controller.planner_packages import planner_packages
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.controller.planners import find_planners
-from regraft.controller.planners.find_planners import OF_THE_LAB, PLANNERS, PlannerError, kind_faults, planner_spec
+from regraft.controller.planners import planner_registry
+from regraft.controller.planners.planner_registry import OF_THE_LAB, PLANNERS, PlannerError, kind_faults, planner_spec
 from regraft.schemas.plan import PlanPhase
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from tests.controller.planner_packages import SOURCE, PlannerPackages, planner_packages
@@ -72,7 +72,7 @@ def test_an_unknown_name_is_answered_with_those_of_other_packages_too(packages: 
 def test_without_the_lab_its_planners_are_answered_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """With it, they are found like those of any other package."""
     assert {planner_spec(name).name for name in OF_THE_LAB} == set(OF_THE_LAB)
-    monkeypatch.setattr(find_planners, "_plug_ins", lambda path: {})
+    monkeypatch.setattr(planner_registry, "_plug_ins", lambda path: {})
     for name in OF_THE_LAB:
         (fault,) = faults_of(name)
         assert fault == (

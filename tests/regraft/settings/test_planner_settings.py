@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regraft.controller.planners.find_planners import OF_THE_LAB, PLANNERS, planner_spec
+from regraft.controller.planners.planner_registry import OF_THE_LAB, PLANNERS, planner_spec
 from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.settings.moved_settings import (

@@ -270,7 +270,9 @@ class OverlayModel:
             self._push(after, channel, sent)
         is_from_dead = source is not None and after[PARTS + self.broker_at[source]] == DEAD
         for effect in reaction.effects:
-            if not (is_from_dead and type(effect).__name__ == "Dropped"):  # For this broker its life may be over.
+            if not (
+                is_from_dead and type(effect).__name__ == "Dropped"
+            ):  # For this broker its incarnation may be over.
                 self._spread(after, self.brokers[broker], effect)
 
     def _reaction(self, state: State | list[int], broker: int, source: str | None, message: int) -> Reaction:

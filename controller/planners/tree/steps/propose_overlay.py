@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.steps.order_changes import ChangeOrder, Step
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice, OverlayFrailty
 from regraft.controller.planners.tree.steps.search_overlay import OverlaySearch
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend
+from regraft.controller.planners.tree.steps.sequence_changes import ChangeSequence, Step
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import ClientMove, Proposal
@@ -51,7 +51,7 @@ def overlay_proposals(
     best = search.best([present, *(end for end, _ in chains)])
     bounds.words_left = escape_words_max
     best = search.escape(best, rng)
-    order = ChangeOrder(present, best, bounds, search.frailty)
+    order = ChangeSequence(present, best, bounds, search.frailty)
     ways = [(list(order.steps()), order.reached), *((steps, end) for end, steps in chains)]
     steps, _ = min(ways, key=lambda way: search.value_per_s(way[1]))
     return [_proposal(planner, state, present, steps, place) for place in range(len(steps))]
@@ -67,7 +67,7 @@ def _chain(
         if is_homes:
             before = reached.copy()
             search.rehome(reached)
-            order = ChangeOrder(before, reached, search.search, search.frailty)
+            order = ChangeSequence(before, reached, search.search, search.frailty)
             steps += list(order.steps())
             reached = order.reached
         else:

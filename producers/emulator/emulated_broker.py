@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.delivery_cells import DeliveryCells
-from regraft.producers.emulator.judge_losses import CopyKey, LifeEnd
+from regraft.producers.emulator.judge_losses import CopyKey, IncarnationEnd
 from regraft.schemas.command import Command
 from regraft.schemas.telemetry import ClientChange
 
@@ -54,15 +54,15 @@ class QueueCounters:
 
 
 class EmulatedBroker:
-    """One life of a broker: its core behind one bounded service queue, and its telemetry.
+    """One incarnation of a broker: its core behind one bounded service queue, and its telemetry.
 
     ``is_outside``: it is not part of the overlay, so clients must wait; ``has_rejected``: it has refused a client,
     because it accepts none now. ``is_suspended``: its loop is stopped; ``is_overdue``: the message in service fell due
-    while it was stopped. ``arrives_from_ms``: nothing that this life sends arrives before, because the neighbours of
-    the previous life must first learn of its end. ``lost``: notifications in it, or on their way to it, when it died;
-    ``neighbour_deaths``: deaths of its neighbours. ``counts_as_dead``: others consider this life over, although the
-    broker may live, until it is installed outside the overlay. ``known_as``: the life that others know, an earlier one
-    until a plan lets this one join.
+    while it was stopped. ``arrives_from_ms``: nothing that this incarnation sends arrives before, because the
+    neighbours of the previous incarnation must first learn of its end. ``lost``: notifications in it, or on their way
+    to it, when it died; ``neighbour_deaths``: deaths of its neighbours. ``counts_as_dead``: others consider this
+    incarnation over, although the broker may live, until it is installed outside the overlay. ``known_as``: the life
+    that others know, an earlier one until a plan lets this one join.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class EmulatedBroker:
         self.overflow_count = 0
         self.arrives_from_ms = 0.0
         self.lost: set[CopyKey] = set()
-        self.neighbour_deaths: deque[LifeEnd] = deque(maxlen=DEATHS_KEPT_MAX)
+        self.neighbour_deaths: deque[IncarnationEnd] = deque(maxlen=DEATHS_KEPT_MAX)
         self.batches_sent = 0
         self.known_as = self
         self.is_dead = self.is_outside = self.has_rejected = self.is_suspended = self.is_overdue = False
@@ -119,7 +119,7 @@ class EmulatedBroker:
 class LinkEnd:
     """The outgoing end of a link: the messages on their way from one broker to another, in the order they were sent.
 
-    It reaches only one life of the peer, ``target``. Nothing arrives before ``first_arrival_ms``.
+    It reaches only one incarnation of the peer, ``target``. Nothing arrives before ``first_arrival_ms``.
     """
 
     __slots__ = ("broker", "busy_until_ms", "counters", "in_transit", "last_arrival_ms", "peer", "target", "waits_ms")

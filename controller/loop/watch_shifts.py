@@ -1,7 +1,7 @@
 """Watch for changes of traffic, window by window, and report each once.
 
 In: windows. Out: since when traffic has been as it is (in the state), a metric, an event. How a change is found belongs
-to :mod:`controller.windows.find_changes`; each owner of older data drops it.
+to :mod:`controller.windows.find_shifts`; each owner of older data drops it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.detect_changes import ChangeFound
-from regraft.controller.windows.find_changes import ChangeFinder
+from regraft.controller.windows.detect_shifts import TrafficShift
+from regraft.controller.windows.find_shifts import ShiftFinder
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 SUBJECT = "traffic"
 
 
-class ChangeWatch:
+class ShiftWatch:
     """Checks each complete window once, oldest first; a restarted controller checks those that it reads again."""
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, events: EventSink, metrics: LoopMetrics) -> None:
-        self._finder = ChangeFinder(settings, kind)
+        self._finder = ShiftFinder(settings, kind)
         self._window_age_ms_max = settings.decision.window_age_ms_max
         self._events = events
         self._metrics = metrics
@@ -40,7 +40,7 @@ class ChangeWatch:
             self._events.emit(_event(change, now_ms))
 
 
-def _event(change: ChangeFound, now_ms: int) -> AdaptationEvent:
+def _event(change: TrafficShift, now_ms: int) -> AdaptationEvent:
     details = {
         "since_ms": str(change.since_ms),
         "statistic": change.statistic,

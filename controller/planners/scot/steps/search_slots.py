@@ -1,4 +1,4 @@
-"""Search for the exchanges of places on a structured cyclic overlay that save most of its cost.
+"""Search for the exchanges of slots on a structured cyclic overlay that save most of its cost.
 
 In: prices of whole overlays, regions, a budget. Out: exchanges, each costed after the earlier ones. Proposing them
 belongs to the planner. Pure.
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from regraft.overlay.scot.place_costs import PlaceCosts, RegionLinks
-from regraft.overlay.scot.scot_places import Regions
+from regraft.overlay.scot.scot_slots import Regions
+from regraft.overlay.scot.slot_costs import RegionLinks, SlotCosts
 
 
 @dataclass(frozen=True)
-class PlaceExchange:
-    """An exchange of all places of two brokers: the regions after it, and the cost before and after."""
+class SlotExchange:
+    """An exchange of all slots of two brokers: the regions after it, and the cost before and after."""
 
     one: str
     other: str
@@ -27,7 +27,7 @@ class PlaceExchange:
 
 
 @dataclass(frozen=True)
-class PlaceBudget:
+class SlotBudget:
     """The limits of a search: overlays priced, exchanges found, and the least share of the cost that each must save."""
 
     evaluations_max: int
@@ -36,14 +36,14 @@ class PlaceBudget:
 
 
 def exchanged(regions: Regions, one: str, other: str) -> Regions:
-    """Return the regions after two brokers have exchanged all their places."""
+    """Return the regions after two brokers have exchanged all their slots."""
     names = {one: other, other: one}
     return tuple(tuple(names.get(broker, broker) for broker in region) for region in regions)
 
 
 def search_places(
-    prices: PlaceCosts, regions: Regions, links: RegionLinks, budget: PlaceBudget, rng: random.Random
-) -> Iterator[PlaceExchange]:
+    prices: SlotCosts, regions: Regions, links: RegionLinks, budget: SlotBudget, rng: random.Random
+) -> Iterator[SlotExchange]:
     """Yield exchanges, each saving its share on the overlay after the earlier ones.
 
     In each round, pairs of brokers are priced in random order within half of the remaining budget; those that save are
@@ -68,7 +68,7 @@ def search_places(
             after = exchanged(regions, *pair)
             after_per_s, evaluations_left = prices.cost_per_s(after, links), evaluations_left - 1
             if now_per_s - after_per_s > floor_per_s:
-                yield PlaceExchange(*pair, after, now_per_s, after_per_s)
+                yield SlotExchange(*pair, after, now_per_s, after_per_s)
                 regions, now_per_s, best_per_s = after, after_per_s, best_per_s + 1
                 brokers = [broker for broker in brokers if broker not in pair]
         if best_per_s == before:

@@ -1,7 +1,7 @@
 """Find changes of traffic as windows close, using their cost on the first overlay. Pure.
 
 In: windows, the fleet, where clients were before any plan. Out: changes. Controller and backtests share this; the
-method belongs to :mod:`controller.windows.detect_changes`.
+method belongs to :mod:`controller.windows.detect_shifts`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from regraft.controller.kinds.cost_over import at_first, cost_over_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.detect_changes import ChangeDetector, ChangeFound
+from regraft.controller.windows.detect_shifts import ShiftDetector, TrafficShift
 from regraft.overlay.members import FleetView
 
 
-class ChangeFinder:
+class ShiftFinder:
     """Checks each complete window once, oldest first; finds nothing if the settings disable it.
 
     Windows delayed by congestion are skipped, because they show fewer deliveries than there were.
@@ -22,7 +22,7 @@ class ChangeFinder:
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind) -> None:
         per_change, by_broker = settings.quiet_windows_per_change, not kind.NEEDS_REGISTER
-        self._detector = ChangeDetector(per_change, by_broker=by_broker) if per_change else None
+        self._detector = ShiftDetector(per_change, by_broker=by_broker) if per_change else None
         self._kind = kind
         self._wait_ms_max = settings.decision.queue_wait_ms_max
 
@@ -31,7 +31,7 @@ class ChangeFinder:
         """When traffic last changed, in ms; None while no change is known."""
         return None if self._detector is None else self._detector.since_ms
 
-    def add(self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]) -> ChangeFound | None:
+    def add(self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]) -> TrafficShift | None:
         """Add a window; return the change that it shows, or None. ``homes_origin`` are homes without any plan."""
         if self._detector is None or not window.is_complete or window.is_delayed(self._wait_ms_max):
             return None

@@ -1,6 +1,6 @@
 """Detect changes of traffic: windows that are very unlikely given the past windows and their spread.
 
-In: complete windows in the order of time. Out: a ChangeFound with the time since which traffic is new. Reacting to it
+In: complete windows in the order of time. Out: a TrafficShift with the time since which traffic is new. Reacting to it
 belongs to the control loop.
 """
 
@@ -29,7 +29,7 @@ MEMBERS_SETTLE_WINDOWS = 4  # By then the clients of a broker that died or came 
 
 
 @dataclass(frozen=True)
-class ChangeFound:
+class TrafficShift:
     """A change of traffic found at the end of a window; traffic is new since ``since_ms``.
 
     ``statistic`` names what changed, ``value`` is its cumulative sum, ``limit`` what quiet traffic hardly ever exceeds.
@@ -125,7 +125,7 @@ class _Series:
         return step, score
 
 
-class ChangeDetector:
+class ShiftDetector:
     """Checks each complete window once.
 
     Three statistics, each of the step from the previous window, so that a change is one large value followed by quiet
@@ -137,7 +137,7 @@ class ChangeDetector:
 
     Windows during a transition are skipped for changes of interest, because the clients that it moves count as changes.
     A broker that dies, comes back or joins is no change of traffic, though its clients disappear or reappear: steps are
-    ignored for MEMBERS_SETTLE_WINDOWS after a change of the brokers that report, or of their lives.
+    ignored for MEMBERS_SETTLE_WINDOWS after a change of the brokers that report, or of their incarnations.
 
     ``since_ms`` is when traffic last changed, None while no change is known: the start of the window with the last
     change, which is partly old, until the next one has closed, then its end.
@@ -156,7 +156,7 @@ class ChangeDetector:
         self._quiet_windows = REFERENCE_WINDOWS_MIN
         self._unsettled_windows = 0
 
-    def add(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
+    def add(self, window: ClosedWindow, cost_per_notification: float | None) -> TrafficShift | None:
         """Add a complete window; return the change that it shows, or None.
 
         If further alarms follow within a few windows, the change is returned again only if the step is larger than
@@ -169,7 +169,7 @@ class ChangeDetector:
             self.since_ms, self._mixed_end_ms = change.since_ms, change.window_end_ms
         return change
 
-    def _change_in(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
+    def _change_in(self, window: ClosedWindow, cost_per_notification: float | None) -> TrafficShift | None:
         before, deliveries = self._before, deliveries_in(window, by_broker=self._by_broker)
         self._before = window, deliveries, cost_per_notification
         if before is not None and before[0].boots != window.boots:
@@ -191,7 +191,7 @@ class ChangeDetector:
             return None
         self._step_max = step
         value, _, name = max(alarms)
-        return ChangeFound(window.end_ms, window.start_ms, name, value, self.limit)
+        return TrafficShift(window.end_ms, window.start_ms, name, value, self.limit)
 
     def _values(
         self,

@@ -1,9 +1,9 @@
-"""Which life of a neighbour a link's report of its end concerns, if the controller has already reported that end.
+"""Which incarnation of a neighbour a link's report of its end concerns, if the controller has reported that end.
 
 In: deaths that the controller reports, plans that let brokers join, what neighbours send, and reports of links. Out: up
-to which epoch a link's report counts. A link reports the end of a life behind everything sent in it, but before
+to which epoch a link's report counts. A link reports the end of an incarnation behind everything sent in it, but before
 everything sent in the next one. If the controller has reported the end, too, the neighbour may be back by then: that
-report does not concern its next life.
+report does not concern its next incarnation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from collections.abc import Collection
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 
 
-class NeighbourLives:
-    """The neighbours whose end the controller has reported and their link has not, each with its next life."""
+class NeighbourIncarnations:
+    """The neighbours whose end the controller has reported and their link has not, each with its next incarnation."""
 
     def __init__(self) -> None:
-        self._next_from: dict[str, float] = {}  # By neighbour, the epoch in which its next life begins: inf for none.
+        self._next_from: dict[
+            str, float
+        ] = {}  # By neighbour, the epoch in which its next incarnation begins: inf for none.
 
     def note_reported(self, peers: Collection[str]) -> None:
         """Note that the controller reports these neighbours dead; each has yet to be reported by its link."""
@@ -33,7 +35,7 @@ class NeighbourLives:
                 self._next_from[peer] = target.epoch if joins else math.inf
 
     def note_sent(self, peer: str, epoch: int) -> None:
-        """Note a neighbour's message of an epoch: if its next life sent it, no report of the earlier end follows."""
+        """Note a neighbour's message of an epoch: if its next incarnation sent it, no report of that end follows."""
         if self._next_from and epoch >= self._next_from.get(peer, math.inf):
             del self._next_from[peer]
 

@@ -1,4 +1,4 @@
-"""The cost of a structured cyclic overlay after brokers exchange places or regions are linked differently.
+"""The cost of a structured cyclic overlay after brokers exchange slots or regions are linked differently.
 
 In: an inventory, delivery sets whose ``delivered`` is known, homes of publishers. Out: the cost per second of any
 regions and links between them, with static routing, as :mod:`overlay.scot.scot_costs` gives it for one overlay.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.scot.scot_places import Regions
+from regraft.overlay.scot.scot_slots import Regions
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.publisher_costs import costs_at_homes
@@ -37,7 +37,7 @@ class _Cluster:
     wanted_per_s: Floats
 
 
-class PlaceCosts:
+class SlotCosts:
     """Prices whole overlays over the same brokers, with publishers at the same homes, on the same traffic.
 
     A cluster costs the same in every overlay that links its brokers in the same way, so exchanging two brokers reprices
@@ -72,13 +72,13 @@ class PlaceCosts:
     def _cluster_cost_per_s(self, holders: tuple[str, ...], region_links: RegionLinks, at: Sequence[int]) -> float:
         """Return the cost of notifications in one cluster and on the links into it; ``at`` are the regions of homes."""
         cluster, inventory, total = self._cluster(holders, region_links), self.inventory, 0.0
-        for place, (home, region) in enumerate(zip(self.homes, at, strict=True)):
+        for slot, (home, region) in enumerate(zip(self.homes, at, strict=True)):
             entry = holders[region]
-            wanted = float(cluster.wanted_per_s[place])
-            total += float(cluster.entering_per_s[place, cluster.row_of[entry]])
+            wanted = float(cluster.wanted_per_s[slot])
+            total += float(cluster.entering_per_s[slot, cluster.row_of[entry]])
             if entry == home:  # The home's cluster also processes what no broker of it wants.
                 processing = float(inventory.processing_cost[inventory.index[home]])
-                total += (float(self._published_per_s[place]) - wanted) * processing
+                total += (float(self._published_per_s[slot]) - wanted) * processing
             elif wanted:
                 total += wanted * inventory.cost_of_link(home, entry)
         return total

@@ -35,7 +35,7 @@ class Step:
     cost_after_per_s: float
 
 
-class ChangeOrder:
+class ChangeSequence:
     """The steps from one overlay to another; ``reached`` is the overlay after the steps so far."""
 
     def __init__(
@@ -107,8 +107,8 @@ class ChangeOrder:
                 return group
         return []
 
-    def _copy(self) -> ChangeOrder:
-        copied = object.__new__(ChangeOrder)
+    def _copy(self) -> ChangeSequence:
+        copied = object.__new__(ChangeSequence)
         copied.__dict__.update(self.__dict__)
         copied.reached = self.reached.copy()
         copied._to_remove, copied._to_add = set(self._to_remove), set(self._to_add)

@@ -1,4 +1,4 @@
-"""The parts of a node, from its settings: where peers listen, its certificates, its connector, its first or next life.
+"""What a node is set up with: where peers listen, its certificates, its connector, its first or next incarnation.
 
 In: settings and files. Out: values, or an error of one sentence. What they do together belongs to
 :mod:`producers.run_node`.
@@ -201,10 +201,10 @@ def _connector_tls(settings: NodeSettings) -> ssl.SSLContext | None:
 
 
 def has_begun_before(settings: NodeSettings) -> bool:
-    """Return True if others have met an earlier life of this node."""
+    """Return True if others have met an earlier incarnation of this node."""
     return settings.life_file.exists()
 
 
 def note_begin(settings: NodeSettings) -> None:
-    """Record that others have met this life, so that the next start is another life."""
+    """Record that others have met this incarnation, so that the next start is another incarnation."""
     replace_file(settings.life_file, "This node has started: its next life waits until a plan admits it.\n")
