@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 from pika import ConnectionParameters
 
 from regraft.infra.process.find_port import LOOPBACK
+from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 from regraft.producers.nodes.amqp.ask_rabbit import GUEST
 from regraft.producers.nodes.amqp.drive_pika import PikaChannel, PikaConnection
 from regraft.producers.nodes.connectors.ask_api import BrokerApi

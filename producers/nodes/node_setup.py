@@ -143,8 +143,8 @@ def _connector_of(settings: NodeSettings, broker: str) -> Connector:
             )
         case "amqp" | "amqps":
             require_extras("A connector to a RabbitMQ", "amqp")
+            from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
             from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-            from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
             exchange, filters = settings.connector_exchange, settings.connector_filters
             place = AmqpPlace(exchange, api, filters, settings.durable_session, tls, settings.namespace)

@@ -65,8 +65,8 @@ def broker_kind(name: str) -> BrokerKind:
             NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsConnector(at.connector_url, broker)
         )
     if name == AMQP:
+        from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
         from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
         from regraft.producers.real_fleet.amqp_client import AmqpClient, exchange_of
 
         def amqp_connector_of(at: ServerAddress, broker: str) -> Connector:

@@ -56,6 +56,6 @@ class AppriseSender:
             return
         if result.timeout_count:
             raise SendError(f"no answer within {self._timeout_s:g} s", is_uncertain=True)
-        found = [HTTP_STATUS.search(str(entry.message)) for entry in result.logs()]
-        statuses = [match[1] for match in found if match is not None]
+        codes = [HTTP_STATUS.search(str(entry.message)) for entry in result.logs()]
+        statuses = [match[1] for match in codes if match is not None]
         raise SendError(f"it answered HTTP {statuses[-1]}" if statuses else "apprise could not deliver it")

@@ -20,8 +20,8 @@ from pika import BasicProperties, frame
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, MemoryConnector
 from regraft.producers.nodes.connectors.subject_filters import filter_of

@@ -188,19 +188,19 @@ def _overloaded(where: Where, draws: Sequence[Draw]) -> list[Figure]:
 def _session_figures(results: Sequence[TaskResult]) -> list[Figure]:
     """Return GRAPE's results by the length of its trace sessions, as shares of the baseline."""
     draws = [draw for result in results for draw in result.draws]
-    found: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    collected: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for draw in draws:
         base = {each.step: each.measures for each in draw.outcomes if each.way == "baseline"}
         for each in draw.outcomes:
             before = base[each.step]
-            values = found[each.step, each.way]
+            values = collected[each.step, each.way]
             own = each.measures.message_rate_per_s
             values["message_rate_vs_baseline"].append(own / before.message_rate_per_s)
             values["message_rate_with_own_vs_baseline"].append((own + each.overhead_per_s) / before.message_rate_per_s)
             values["hops_vs_baseline"].append(each.measures.hops / before.hops if before.hops else 1.0)
             values["moves_per_session"].append(each.moved / each.rounds)
     figures: list[Figure] = []
-    for (length, way), values in sorted(found.items()):
+    for (length, way), values in sorted(collected.items()):
         where: Where = {"measured": "sessions", "notifications_min": length, "way": way, "draws": len(draws)}
         for name, each_value in values.items():
             if way != "baseline":

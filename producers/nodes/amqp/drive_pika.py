@@ -98,16 +98,16 @@ class PikaConnection:
         await _first_of(self._opened, self.closed)
         if self.closed.done():
             raise ClosedError(self.closed.result())
-        found = PikaChannel()
-        self._channels.append(found)
+        made = PikaChannel()
+        self._channels.append(made)
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         channel = self._connection.channel(on_open_callback=partial(_settle, opened))
-        channel.add_on_close_callback(found.note_closed)
-        await _first_of(opened, found.closed, self.closed)
+        channel.add_on_close_callback(made.note_closed)
+        await _first_of(opened, made.closed, self.closed)
         if not opened.done():
-            raise ClosedError((found.closed if found.closed.done() else self.closed).result())
-        found.channel = channel
-        return found
+            raise ClosedError((made.closed if made.closed.done() else self.closed).result())
+        made.channel = channel
+        return made
 
     async def close(self, wait_s_max: float) -> None:
         """Close the connection, cleanly if the broker answers within ``wait_s_max``."""

@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from tests.producers.nodes.connector_brokers import Received

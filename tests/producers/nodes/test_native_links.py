@@ -155,8 +155,8 @@ class Amqp(Site):
         connection.close()
 
     def connector(self, broker: str) -> Connector:
+        from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
         from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
         return AmqpConnector(self.server.url, broker, place=AmqpPlace(self.of[broker], self.server.api))
 

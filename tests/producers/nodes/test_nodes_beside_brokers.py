@@ -143,8 +143,8 @@ class RabbitExchange:
         await client.close()
 
     def connector(self) -> Connector:
+        from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
         from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-        from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
         return AmqpConnector(self.server.url, self.broker, place=AmqpPlace(self.exchange, self.server.api))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from regraft.infra.process.find_port import is_listening
+from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from tests.producers.nodes.connector_kit import needs, until

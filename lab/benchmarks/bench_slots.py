@@ -1,6 +1,6 @@
 """Measure what exchanging places saves on a structured cyclic overlay: closed loops on the virtual clock, by planner.
 
-``python -m lab.benchmarks.bench_places [--draws N] [--brokers N] [--clusters N] [--seconds S] [--json FILE]``. Real
+``python -m lab.benchmarks.bench_slots [--draws N] [--brokers N] [--clusters N] [--seconds S] [--json FILE]``. Real
 quotes and subscriptions, brokers on PlanetLab hosts grouped into regions of neighbours; each draw runs once with each
 planner. Costs are summed over the second half of all windows, as a share of the cost of the initial overlay on the same
 traffic with publishers at their first homes. Exits with 1 if anything was lost, repeated or out of order.
