@@ -95,7 +95,7 @@ class PlanStore(Protocol):
 
 
 class OrderSource(Protocol):
-    """A source of people's orders."""
+    """A source of operators' orders."""
 
     def poll(self) -> list[GivenOrder]:
         """Return what is new, at most a bounded number of orders; first all that stand."""

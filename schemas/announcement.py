@@ -63,7 +63,7 @@ def why_not_admitted(announcement: Announcement, brokers: Container[str]) -> str
 
 
 def how_to_admit(announcement: Announcement, brokers: Container[str], *, has_left: bool) -> str:
-    """Return how a person can admit an announced broker; ``has_left`` if it was a member before."""
+    """Return how an operator can admit an announced broker; ``has_left`` if it was a member before."""
     broker = announcement.broker
     if has_left:
         return f"it has left: `regraft members readmit {broker}` lets it rejoin"

@@ -1,4 +1,4 @@
-"""AdaptationEvent: one thing worth reporting to a person."""
+"""AdaptationEvent: one thing worth reporting to an operator."""
 
 from enum import StrEnum
 

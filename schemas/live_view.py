@@ -249,7 +249,7 @@ class Horizon(Struct, frozen=True):
 class ViewCounts(Struct, frozen=True, kw_only=True):
     """Counts and short series of one control loop since its start (windows of the look-back included).
 
-    ``plan_in_review`` waits for a person; ``plan_running`` is being executed, or else is the newest plan being
+    ``plan_in_review`` waits for an operator; ``plan_running`` is being executed, or else is the newest plan being
     verified; both are empty if there is none. ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` has
     the last windows, oldest first, ``decision_ms`` is by role and planner, such as ``shadow:swap_links_ci``.
     ``horizon`` is None before the first decision on a complete window.

@@ -1,4 +1,4 @@
-"""Order: a person's instruction to the controller, in force until revoked (compacted topic)."""
+"""Order: an operator's instruction to the controller, in force until revoked (compacted topic)."""
 
 import json
 from enum import StrEnum

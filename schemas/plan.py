@@ -140,7 +140,7 @@ class Proposal(Struct, frozen=True):
 class PlanPhase(StrEnum):
     """The phases of a plan, one transition from ``epoch_from`` to ``epoch_to``; ``plan_life`` has their order.
 
-    In a dry run a plan begins as ``proposed`` and waits for a person. A ``refused`` plan leaves no trace but its
+    In a dry run a plan begins as ``proposed`` and waits for an operator. A ``refused`` plan leaves no trace but its
     record.
     """
 
@@ -223,7 +223,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def approval_digest(self) -> str:
-        """Return the digest that a person approves: orders carry it, and it identifies this plan in all its phases.
+        """Return the digest that an operator approves: orders carry it, and it identifies this plan in all its phases.
 
         It covers everything that executing the plan changes, the predicted costs, and when the plan was made, so it
         cannot be known in advance. Commands carry another digest, by which brokers distinguish plans

@@ -17,7 +17,7 @@ from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
 from regraft.schemas.shorten_text import shortened
 
 HISTORY_MAX = 64  # Phase changes kept in a plan; the longest path through the table has seven.
-FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # Where a plan begins: waiting for a person, or not.
+FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # Where a plan begins: waiting for an operator, or not.
 
 
 class PhaseOrderError(ValueError):
@@ -32,7 +32,7 @@ class PhaseFacts:
     ``command``: what brokers are sent until they answer; None if nothing is sent.
     ``answer``: each broker's answer when it has done its part.
     ``limit``: the setting that bounds the phase's duration, empty if there is none.
-    ``orders``: the orders that a person may give about the plan.
+    ``orders``: the orders that an operator may give about the plan.
     ``is_committed``: past the point of no return: brokers may use the new overlay, and it can only be executed.
     ``is_in_force``: every broker has drained the old overlay, so only the new one carries notifications, until a later
     plan is in force.

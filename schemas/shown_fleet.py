@@ -23,7 +23,7 @@ class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ShownAnnounced(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A broker that is not a member and asks to join: since when, through which agent, and its address.
 
-    ``to_do`` says what a person must do to admit it, and why it is not admitted yet.
+    ``to_do`` says what an operator must do to admit it, and why it is not admitted yet.
     """
 
     broker: str

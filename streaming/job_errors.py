@@ -1,4 +1,4 @@
-"""Explain what ends the streaming job in one sentence for a person, with an exit code for a supervisor.
+"""Explain what ends the streaming job in one sentence for an operator, with an exit code for a supervisor.
 
 In: errors of Spark, Kafka or the file system. Out: StreamingJobError. When the job ends is up to
 :mod:`streaming.run_job`.
@@ -35,7 +35,7 @@ DISK_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 class StreamingJobError(RuntimeError):
-    """The job cannot start or continue; the message is one sentence for a person, ``exit_code`` is for a supervisor."""
+    """The job cannot start or continue; the message is one sentence for an operator, ``exit_code`` for a supervisor."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

@@ -20,7 +20,7 @@ from regraft.streaming.streaming_settings import StreamingSettings
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "GC overhead limit exceeded")
 EXIT_OUT_OF_MEMORY = 52  # Spark's exit code if a thread runs out of memory.
-EXIT_KILLED = -9  # By the kernel if the machine runs out of memory, or by a person.
+EXIT_KILLED = -9  # By the kernel if the machine runs out of memory, or by an operator.
 END_S_MAX = 5.0  # Java stops answering some time before it ends.
 
 

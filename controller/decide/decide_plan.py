@@ -61,7 +61,7 @@ def _decision(
 ) -> Decision:
     """Return the decision on all windows of the situation.
 
-    Evacuations ordered by a person come first. The planners follow in order, each on the overlay that the accepted
+    Evacuations ordered by an operator come first. The planners follow in order, each on the overlay that the accepted
     proposals so far lead to. Their random generator is seeded by the settings and the window, so a restart changes
     nothing.
     """

@@ -177,7 +177,7 @@ class ShadowPlanner:
             plan_running="",
             windows_since_plan=None if is_calm else self._windows_since_plan,
             muted_until_ms={} if self._rolled_back_ms < changed_ms else self._muted_until_ms,
-            paused="",  # A person has paused the acting planner; a shadow changes nothing.
+            paused="",  # An operator has paused the acting planner; a shadow changes nothing.
             plan_in_review="",
             recent=RecentChanges.of(self.plans),
             hot=HotSpots(),  # Queues of the real overlay do not apply to this one.

@@ -1,4 +1,4 @@
-"""Review plans that wait for a person: approved and executed exactly as shown, refused, or out of date.
+"""Review plans that wait for an operator: approved and executed exactly as shown, refused, or out of date.
 
 In: orders in force, the plan that waits, the situation at the newest window. Out: effects for the plan runner. Which
 orders are in force belongs to :mod:`controller.execute.take_orders`, choosing proposals for a plan to
@@ -29,7 +29,7 @@ NOT_KNOWN = "the orders in force are not known yet: check that the topics of ord
 
 
 class PlanReviewer:
-    """Reviews the one plan that waits for a person."""
+    """Reviews the one plan that waits for an operator."""
 
     def __init__(self, settings: ControllerSettings, orders: OrderTaker, runner: PlanRunner) -> None:
         self._settings = settings
@@ -55,7 +55,7 @@ class PlanReviewer:
         return frozenset(broker for broker, order in self._orders.book.maintained(now_ms).items() if order.evacuate)
 
     def muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
-        """Return until when each planner is muted whose plan a person has refused: it would propose the same again."""
+        """Return until when each planner is muted whose plan an operator has refused: it would propose it again."""
         muted: dict[str, int] = {}
         for plan in plan_log.plans:
             order = self._orders.book.about_plan(plan.plan) if plan.phase is PlanPhase.REFUSED else None
@@ -80,7 +80,7 @@ class PlanReviewer:
         self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
 
     def cancel(self, state: LoopState, now_ms: int) -> None:
-        """Abort the plan that is being prepared if a person has ordered that."""
+        """Abort the plan that is being prepared if an operator has ordered that."""
         plan = state.plan_log.moving
         if plan is None or OrderKind.CANCEL not in LIFE[plan.phase].orders:
             return
@@ -89,7 +89,7 @@ class PlanReviewer:
             self._runner.cancel(f"cancelled by {order.by}: {order.reason}", now_ms)
 
     def advance_review(self, state: LoopState, situation_of: Callable[[], Situation | None], now_ms: int) -> bool:
-        """Refuse the waiting plan if a person refuses it or it is out of date, execute it if it is approved.
+        """Refuse the waiting plan if an operator refuses it or it is out of date, execute it if it is approved.
 
         Return True if a plan has begun. ``situation_of`` is called only for an approved plan.
         """

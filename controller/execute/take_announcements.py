@@ -1,4 +1,4 @@
-"""Process announcements of brokers that ask to be members: admit some at once, and let others wait for a person.
+"""Process announcements of brokers that ask to be members: admit some at once, and let others wait for an operator.
 
 In: announcements, the fleet. Out: those to admit, the list of those that wait, events. Making them members belongs to
 :mod:`controller.loop.follow_members`.
@@ -175,7 +175,7 @@ class AnnouncementTaker:
 
 
 def is_awaited_unasked(member: Member) -> bool:
-    """Return True if a member is to join because it has announced itself, and not by a person's order."""
+    """Return True if a member is to join because it has announced itself, and not by an operator's order."""
     return member.state is MemberState.JOINING and member.reason == ADMITTED
 
 

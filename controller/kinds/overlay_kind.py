@@ -30,7 +30,7 @@ HomesBefore = Callable[[int], Mapping[str, str]]  # Homes before the plans to ep
 EVACUATION = "evacuate_brokers"  # The planner's name of moves away from brokers in maintenance.
 RELIEF = "relieve_links_scot"  # The same of moves away from links that have been congested for long.
 OVERLOAD = "relieve_brokers"  # The same of moves away from brokers of a tree that pass more than their cap.
-# A person has ordered it, or the cost ignores its purpose.
+# An operator has ordered it, or the cost ignores its purpose.
 NEEDS_NO_GAIN = frozenset({EVACUATION, RELIEF, OVERLOAD})
 
 

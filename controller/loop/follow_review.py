@@ -1,4 +1,4 @@
-"""Follow the review of the plan that waits for a person: execute it once it is approved, refuse it once it is stale.
+"""Follow the review of the plan that waits for an operator: execute it once it is approved, refuse it once it is stale.
 
 In: the plan that waits, and the situation at the newest window. Out: a plan that begins, or is refused. Judging it
 belongs to :mod:`controller.execute.review_plans`.

@@ -1,4 +1,4 @@
-"""Read the orders of people, a compacted topic, from its beginning, and then as they come.
+"""Read the orders of operators, a compacted topic, from its beginning, and then as they come.
 
 In: Order records. Out: orders in the order of the topic, each checked to be its giver's, and whether all that stood at
 the start are known. What an order means belongs to :mod:`schemas.order_book`.

@@ -42,7 +42,7 @@ def restarted(member: Member, boot_ms: int, reason: str, now_ms: int, settings: 
 
 
 def is_dead_by_order(member: Member) -> bool:
-    """Return True if a person declared the member dead: then only another incarnation of it comes back."""
+    """Return True if an operator declared the member dead: then only another incarnation of it comes back."""
     return member.ordered_ms > 0 and member.state is MemberState.DEAD and member.ordered_ms >= member.deaths_ms[-1]
 
 

@@ -138,7 +138,7 @@ def create_signing_key(name: str, file: Path) -> SigningKey:
     """Make a key for ``name`` and write it to a new file that only its owner reads. Raises OrderKeyError."""
     if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable() or {'"', "\\"} & set(name):
         raise OrderKeyError(
-            f"A key belongs to a person: give a name of 1 to {NAME_LENGTH_MAX} printable characters without quotes."
+            f"A key belongs to an operator: give a name of 1 to {NAME_LENGTH_MAX} printable characters without quotes."
         )
     key = SigningKey(name, Ed25519PrivateKey.generate())
     text = key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -1,4 +1,4 @@
-"""Store a person's order in Kafka, from where the controller reads it.
+"""Store an operator's order in Kafka, from where the controller reads it.
 
 In: an order. Out: an acknowledged record in the compacted topic of orders. The controller reports the outcome as an
 event, and the plan or the status shows it; deciding does not belong here.

@@ -1,6 +1,6 @@
 """A stream for log lines that survives a full disk.
 
-In: a stream, its lines. Out: the lines for which there is space, formatted for a person or a program. What is logged
+In: a stream, its lines. Out: the lines for which there is space, formatted for an operator or a program. What is logged
 belongs to the caller.
 """
 

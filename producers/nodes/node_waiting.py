@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 AGAIN_S, SECOND_MS = 2.0, 1_000
 ADMITTED = (
-    "the members to include this node: a person admits it (`regraft members add {broker}`), or a controller with "
+    "the members to include this node: an operator admits it (`regraft members add {broker}`), or a controller with "
     "controller.members.admit_announced"
 )
 PLAN = "a plan that admits this node to the overlay, which a running controller makes: until then nothing crosses"

@@ -63,7 +63,7 @@ def token(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Make a token for a person: its holder may give orders on the dashboard until it expires.
+    """Make a token for an operator: its holder may give orders on the dashboard until it expires.
 
     Needs the dashboard's secret: dashboard.secret_file, or dashboard.secret, which is better set as
     REGRAFT_DASHBOARD__SECRET than on a command line. The token's id, printed with it, revokes this one (`regraft

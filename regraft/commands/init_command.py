@@ -49,7 +49,9 @@ def init(
     namespace: Annotated[str | None, typer.Option(metavar="NAME", help=f"{NAMESPACE.text}.")] = None,
     ca_file: Annotated[str | None, typer.Option(metavar="FILE", help=f"{AUTHORITY.text}.")] = None,
     directory: Annotated[str | None, typer.Option(metavar="DIRECTORY", help=f"{DIRECTORY.text}.")] = None,
-    act: Annotated[bool | None, typer.Option("--act/--review", help="Execute plans, or ask a person first.")] = None,
+    act: Annotated[
+        bool | None, typer.Option("--act/--review", help="Execute plans automatically, or require approval.")
+    ] = None,
 ) -> None:
     """Write a settings file with what differs between sites; at a terminal, ask for what no option sets.
 

@@ -1,6 +1,6 @@
 """``regraft keys``: make a key to sign orders with, and show which keys are trusted.
 
-In: a name. Out: a private key file for the person who gives orders, and a public line for the stages that check
+In: a name. Out: a private key file for the operator who gives orders, and a public line for the stages that check
 them.
 """
 
@@ -39,7 +39,7 @@ def create(
         list[OrderKind] | None, typer.Option("--order", help="Allow only these orders; repeat for more. Default: all.")
     ] = None,
     for_others: Annotated[
-        bool, typer.Option("--for-others", help="It signs orders for other people, as a dashboard does.")
+        bool, typer.Option("--for-others", help="It signs orders for other operators, as a dashboard does.")
     ] = False,
 ) -> None:
     """Make a key: the private part in a file that only you can read, and the line that makes others trust it.

@@ -35,7 +35,7 @@ plans_app = typer.Typer(
     no_args_is_help=True,
     help="""Show plans, and approve, refuse or cancel the one that waits.
 
-With `regraft run --dry-run` a plan waits for a person. What is approved is executed exactly as shown, or refused as
+With `regraft run --dry-run` a plan waits for an operator. What is approved is executed exactly as shown, or refused as
 stale when the overlay or its traffic has changed meanwhile.""",
 )
 

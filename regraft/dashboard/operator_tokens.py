@@ -1,4 +1,4 @@
-"""Signed tokens that let a person read or give orders, with a name, an expiry, and one namespace.
+"""Signed tokens that let an operator read or give orders, with a name, an expiry, and one namespace.
 
 In: a secret and a name, or a token. Out: a token, or its holder. What an operator may do does not belong here.
 """
@@ -73,7 +73,7 @@ def make_token(
     name = name.strip()
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         raise TokenSecretError(
-            f"A token belongs to a person: give a name of 1 to {NAME_LENGTH_MAX} printable characters."
+            f"A token belongs to an operator: give a name of 1 to {NAME_LENGTH_MAX} printable characters."
         )
     if not 0 < hours <= hours_max:
         raise TokenSecretError(

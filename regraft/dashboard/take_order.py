@@ -70,7 +70,7 @@ class OrderDesk:
     async def give(self, request: OrderRequest, by: str, source: str = "") -> Order:
         """Store an order, and return it once Kafka has acknowledged it. Raises OrderRefusedError.
 
-        ``by`` is the person who gives it, ``source`` where it was given.
+        ``by`` is the operator who gives it, ``source`` where it was given.
         """
         digest = self._check(request)
         if self._waiting >= ORDERS_AT_ONCE_MAX:

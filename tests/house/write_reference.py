@@ -37,7 +37,7 @@ MADE = "Made by `python -m tests.house.write_reference`, which a test repeats; d
 
 EVENTS: Mapping[EventKind, str] = {
     EventKind.PLAN_PROPOSED: "a plan waits for approval",
-    EventKind.PLAN_REFUSED: "a person refused a plan, or it became stale before it was approved",
+    EventKind.PLAN_REFUSED: "an operator refused a plan, or it became stale before it was approved",
     EventKind.PLAN_STARTED: "the first command of a plan is sent",
     EventKind.PLAN_PHASE: "a plan has entered its next phase",
     EventKind.PLAN_COMPLETED: "a plan is verified on later windows, or closed without",
@@ -60,7 +60,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.SERVICE_RESTARTED: "a stage or server ended and was restarted",
     EventKind.PLANNER_FAILED: "a planner raised an error; the overlay stays as it is",
     EventKind.TELEMETRY_LOST: "telemetry expired, or its topic was recreated, before it was read",
-    EventKind.ORDER_TAKEN: "a person's order is followed",
+    EventKind.ORDER_TAKEN: "an operator's order is followed",
     EventKind.ORDER_REFUSED: "an order was refused, with the reason",
     EventKind.BROKERS_CLOSABLE: "brokers serve no clients and could be removed from the overlay",
     EventKind.BROKER_OVERLOADED: "a broker passes more notifications than its cap, or no longer does",
@@ -88,7 +88,7 @@ VERDICTS: Mapping[Verdict, str] = {
     Verdict.CHANGES_PER_PLAN: "the plan is full",
     Verdict.CLIENTS_STAY: "it moves clients of real brokers, which stay where they connect",
     Verdict.MAINTENANCE: "it loads a broker in maintenance",
-    Verdict.PAUSED: "a person paused adaptation",
+    Verdict.PAUSED: "an operator paused adaptation",
     Verdict.IN_REVIEW: "another plan waits for approval",
 }
 

@@ -103,7 +103,8 @@ def test_a_suspended_broker_that_is_declared_dead_returns_without_a_repeat(loop_
     assert account.is_clean, account
 
 
-# --- a person takes a broker out while another one is dead ------------------------------------------------------------
+# --- an operator takes a broker out while another one is dead
+# ------------------------------------------------------------
 
 
 def order(loop: VirtualLoop, kind: OrderKind, broker: str, *, evacuate: bool = False) -> None:

@@ -27,7 +27,7 @@ CAUSES = {
 
 @pytest.mark.parametrize("name", sorted(CAUSES))
 def test_the_cause_is_named_not_the_last_frame_that_has_error_in_its_name(name: str) -> None:
-    """A person can act on the first cause; wrappers and frames of the stack say nothing."""
+    """An operator can act on the first cause; wrappers and frames of the stack say nothing."""
     found = root_cause((CAPTURED / f"{name}.txt").read_text())
     assert found.startswith(CAUSES[name])
     assert "\n" not in found

@@ -1,4 +1,4 @@
-// Plans that wait for a person: on top of the page, with their preview on the map and the two answers.
+// Plans that wait for an operator: on top of the page, with their preview on the map and the two answers.
 
 import { button, element, icon, showIfOther } from "./build_elements.js";
 import { amount, clockTime, readable, share } from "./format_values.js";

@@ -1,4 +1,4 @@
-"""A person and a controller on a real Kafka: plans shown and approved, pauses and maintenance in force."""
+"""An operator and a controller on a real Kafka: plans shown and approved, pauses and maintenance in force."""
 
 import json
 import platform
@@ -82,7 +82,7 @@ def forge(kafka: RunningKafka, namespace: str, order: Order, key: str) -> None:
 
 
 def test_a_plan_is_shown_approved_and_executed(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Nothing happens until a person has seen before, after and reasons and approved; then exactly that happens."""
+    """Nothing happens until an operator has seen before, after and reasons and approved; then exactly that happens."""
     inventory = inventory_of(line_of(5), {("b00", "b04"): 2.0})
     with controller(kafka, "review", tmp_path, inventory) as store:
         with KafkaOverlay(kafka.bootstrap, "review", inventory) as overlay:

@@ -1,4 +1,4 @@
-"""Search for the secrets of a secured run during and after it, and meanwhile use its servers as a person would."""
+"""Search for the secrets of a secured run during and after it, and meanwhile use its servers as an operator would."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 import psutil
 
 PACE_S = 0.5
-TRIES_MAX = 3  # Servers are killed meanwhile: a command that finds none is repeated, as a person would.
+TRIES_MAX = 3  # Servers are killed meanwhile: a command that finds none is repeated, as an operator would.
 # These contain secrets on purpose, readable only by this user: those that the settings name, and Kafka's own logins.
 KEPT = ("run/security/", "run/kafka/server.properties")
 
