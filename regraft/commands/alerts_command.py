@@ -1,6 +1,6 @@
-"""The commands ``regraft alerts``: run the stage, print the rules, list alerts, try rules on a recording.
+"""The commands ``regraft alerts``: print the rules, list alerts, try rules on a recording.
 
-Rules, notification and delivery belong to ``alerts``.
+Rules, notification and delivery belong to ``alerts``, running the stage to :mod:`regraft.commands.stage_command`.
 """
 
 from __future__ import annotations
@@ -32,25 +32,6 @@ alerts_app = typer.Typer(
 
 Try rules on a recording before you use them: `regraft alerts test RULES FILE`.""",
 )
-
-
-@alerts_app.command()
-def run(bootstrap: Bootstrap = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the alert stage, until Ctrl-C or SIGTERM: evaluates rules on windows, plans and events, and notifies.
-
-    One per namespace: a second one takes over from the first. It resumes where the last one stopped and sends nothing
-    twice. Recipients are listed in alerts.targets (apprise URLs) and alerts.webhooks; set them in the environment
-    rather than on a command line, as they hold secrets.
-
-    Examples: `REGRAFT_ALERTS__TARGETS='["mailtos://user:password@example.org"]' regraft alerts run`;
-    `regraft alerts run --set alerts.rules_file=rules.toml --set 'alerts.quiet_hours=22:00-07:00 Europe/Berlin'`.
-    """
-    from regraft.infra.process.log_stream import configure_logs
-    from regraft.stages.run_stage import run_stage
-
-    settings = settings_of(assignments, settings_file, bootstrap)
-    configure_logs(settings.run.log_level)
-    raise typer.Exit(run_stage("alert", settings))
 
 
 @alerts_app.command()

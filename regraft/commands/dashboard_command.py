@@ -1,55 +1,22 @@
-"""The command `regraft dashboard`: serve the page, make or revoke tokens for giving orders.
+"""The command `regraft dashboard`: make or revoke tokens for giving orders.
 
-Pages, orders and tokens belong to ``dashboard``.
+Pages, orders and tokens belong to ``dashboard``, serving them to :mod:`regraft.commands.stage_command`.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from regraft.settings.run_settings import Settings
-
 dashboard_app = typer.Typer(
     no_args_is_help=True,
-    help="Serve the overlay to browsers: its state, the reasons behind plans, and a way to give orders.",
+    help="Tokens to give orders with on the dashboard (docs/dashboard.md), which `regraft stage dashboard` serves.",
 )
-
-
-@dashboard_app.command()
-def run(
-    host: Annotated[
-        str | None, typer.Option("--host", help="Address to listen on; default 127.0.0.1, this machine only.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", help="Port to listen on; default 8090, 0 picks a free one.")
-    ] = None,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Serve the dashboard until Ctrl-C or SIGTERM. It shows the live view that the controller keeps in Valkey.
-
-    Anyone who can reach it may read it, unless dashboard.login_to_read is set. Orders need a token, and tokens are
-    signed with a secret from the settings. If browsers use a name other than this machine's own, add it to
-    dashboard.host_names. See docs/dashboard.md before you serve it to others.
-
-    Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
-    `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.
-    """
-    from regraft.infra.process.log_stream import configure_logs
-    from regraft.stages.run_stage import run_stage
-
-    settings = _settings_at(assignments, settings_file, host, port)
-    configure_logs(settings.run.log_level)
-    raise typer.Exit(run_stage("dashboard", settings))
 
 
 @dashboard_app.command()
@@ -112,16 +79,3 @@ def revoke(
     token_id = id_of(which)
     was_added = revoke_token(file, token_id)
     typer.echo(f"Token {token_id} {'is' if was_added else 'was already'} revoked in {file}.")
-
-
-def _settings_at(
-    assignments: list[str] | None, settings_file: Path | None, host: str | None, port: int | None
-) -> Settings:
-    from regraft.commands.parse_assignments import parse_assignments
-    from regraft.settings.run_settings import load_settings
-
-    flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
-    for name, value in (("host", host), ("port", port)):
-        if value is not None:
-            flags.setdefault("dashboard", {})[name] = value
-    return load_settings(flags, settings_file)

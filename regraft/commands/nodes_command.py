@@ -59,7 +59,7 @@ def init_nodes(
     wrong is listed, and then nothing is written.
 
     Example: `regraft nodes init nodes.csv --bootstrap kafka:9092`, then copy `out/nodes/b01` to `/var/lib/regraft` of
-    b01's machine, and start `regraft node --settings /var/lib/regraft/node.toml` there.
+    b01's machine, and start `regraft stage node --settings /var/lib/regraft/node.toml` there.
     """
     from regraft.inventories.write_node_files import SETTINGS, node_files, read_nodes
     from regraft.settings.place_demo import require_inventory
@@ -72,7 +72,7 @@ def init_nodes(
     _write(files, out)
     for folder in sorted({out / Path(name).parent for name in files}):
         typer.echo(f"Wrote {shlex.quote(str(folder))}: copy its files to {shlex.quote(directory)} of its machine.")
-    typer.echo(f"Start each node there with: regraft node --settings {shlex.quote(f'{directory}/{SETTINGS}')}")
+    typer.echo(f"Start each node there with: regraft stage node --settings {shlex.quote(f'{directory}/{SETTINGS}')}")
     if "kafka.bootstrap" not in settings.chosen:
         typer.echo(
             f"Note: kafka.bootstrap is {settings.kafka.bootstrap}, as you gave none: nodes look for Kafka there."

@@ -45,7 +45,13 @@ MORE = {
     ("keys", "create"): ["--order", "pause"],
     ("init",): ["--bootstrap", "127.0.0.1:1"],
     ("inventory", "make"): ["--brokers", "b01,b02"],
-    ("node",): ["--broker", "b01", "--connector", "nats://127.0.0.1:1"],
+}
+# The calls of commands that do several things.
+VARIANTS = {
+    ("stage",): [
+        *([name] for name in ("emulate", "stream", "control", "alerts", "dashboard")),
+        ["node", "--broker", "b01", "--connector", "nats://127.0.0.1:1"],
+    ],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")
@@ -58,6 +64,13 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
             yield from commands(command, (*path, name))
         else:
             yield (*path, name), command
+
+
+def calls(path: tuple[str, ...], command: Any, output: str) -> list[list[str]]:
+    """Return the words of all calls of a command."""
+    if path in VARIANTS:
+        return [[*path, *variant] for variant in VARIANTS[path]]
+    return [arguments(path, command, output)]
 
 
 def arguments(path: tuple[str, ...], command: Any, output: str) -> list[str]:
@@ -115,8 +128,9 @@ def main() -> None:
     for name in LOADED:  # Once, rather than in each copy.
         importlib.import_module(name)
     found = [
-        run(arguments(path, command, output), directory, log)
+        run(words, directory, log)
         for path, command in commands(typer.main.get_command(cli.app))
+        for words in calls(path, command, output)
     ]
     json.dump(found, sys.stdout)
 

@@ -62,5 +62,5 @@ def test_the_dashboard_shares_the_settings_of_the_controller(tmp_path: Path) -> 
     for name in ("bootstrap", "namespace", "redis_url", "inventory_path"):
         assert getattr(dashboard, name) == getattr(controller, name)
     assert dashboard.status_file == tmp_path / "dashboard.json"
-    assert loop_service(DASHBOARD, settings).command[-2:] == ("dashboard", "run")
+    assert loop_service(DASHBOARD, settings).command[-2:] == ("stage", "dashboard")
     assert "dashboard" in STAGES
