@@ -43,12 +43,11 @@ from regraft.commands.doctor_command import doctor
 from regraft.commands.init_command import init
 from regraft.commands.inventory_command import inventory_app
 from regraft.commands.keys_command import keys_app
+from regraft.commands.list_command import list_names
 from regraft.commands.members_command import members_app
-from regraft.commands.metrics_command import metrics
 from regraft.commands.nodes_command import nodes_app
 from regraft.commands.old_names import RootGroup
-from regraft.commands.orders_command import maintain, pause, resume, return_broker
-from regraft.commands.planners_command import planners
+from regraft.commands.orders_command import pause, resume
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
@@ -270,18 +269,15 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "servers": servers,
         "status": status,
         "settings": show_settings,
-        "planners": planners,
+        "list": list_names,
     },
     "Operate": {
         "topics": topics,
-        "maintain": maintain,
-        "return": return_broker,
         "pause": pause,
         "resume": resume,
         "audit": audit,
         "backup": backup,
         "recover": recover,
-        "metrics": metrics,
         "plans": plans_app,
         "members": members_app,
         "keys": keys_app,

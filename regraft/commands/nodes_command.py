@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.infra.process.exit_codes import EXIT_CALL
 from regraft.overlay.read_inventory import load_inventory
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
-
-EXIT_REFUSED = 2
 
 nodes_app = typer.Typer(no_args_is_help=True, help="Prepare the machines of nodes (docs/nodes.md).")
 
@@ -85,7 +84,7 @@ def _write(files: Mapping[str, str], out: Path) -> None:
 
     if there := sorted(name for name in files if (out / name).exists()):
         typer.echo(f"{out / there[0]} exists: name another folder by --out, or remove it.", err=True)
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(EXIT_CALL)
     for name, text in files.items():
         replace_file(out / name, text)
 

@@ -23,6 +23,15 @@ NEW_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("alerts", "run"): ("stage", "alerts"),
     ("dashboard", "run"): ("stage", "dashboard"),
     ("node",): ("stage", "node"),
+    ("maintain",): ("members", "maintain"),
+    ("return",): ("members", "maintain", "--end"),
+    ("plans", "show"): ("plans", "list"),
+    ("plans", "refuse"): ("plans", "cancel"),
+    ("inventory", "schema"): ("inventory", "check", "--schema"),
+    ("alerts", "test"): ("alerts", "rules"),
+    ("dashboard", "revoke"): ("dashboard", "token", "--revoke"),
+    ("metrics",): ("list", "metrics"),
+    ("planners",): ("list", "planners"),
 }
 
 

@@ -18,7 +18,7 @@ import typer
 from typer.main import get_command
 
 from regraft.cli import GROUPS, app
-from regraft.commands.metrics_command import described_metrics
+from regraft.commands.list_command import described_metrics
 from regraft.commands.show_records import SHOWN_TYPES
 from regraft.infra.process.exit_codes import MEANINGS
 from regraft.schemas import packed_cells, packed_deliveries

@@ -33,7 +33,6 @@ GIVEN = {
     "name": "plan-1",
     "reason": "trial",
     "by": "ana",
-    "which": "0123456789abcdef",
     "out": "out/written",
     "connector": "nats://127.0.0.1:1",
     "table": "nodes.csv",
@@ -52,6 +51,11 @@ VARIANTS = {
         *([name] for name in ("emulate", "stream", "control", "alerts", "dashboard")),
         ["node", "--broker", "b01", "--connector", "nats://127.0.0.1:1"],
     ],
+    ("list",): [["planners"], ["metrics"]],
+    ("dashboard", "token"): [["--by", "ana"], ["--revoke", "0123456789abcdef"]],
+    ("inventory", "check"): [[], [str(RECORDING)], ["--schema"]],
+    ("plans", "list"): [[], ["plan-1"]],
+    ("members", "maintain"): [["b01", "--reason", "trial"], ["b01", "--end"]],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")
@@ -79,7 +83,7 @@ def arguments(path: tuple[str, ...], command: Any, output: str) -> list[str]:
     for each in command.params:
         is_file = each.opts[0] in OUTPUTS or (each.opts[0] == "--json" and not each.is_flag)
         if each.param_type_name == "argument":
-            if each.required or (output and each.name == "file"):
+            if each.required or (output and each.name in ("rules_file", "file")):
                 words.append(output if output and path == ("init",) else GIVEN[each.name])
         elif output and is_file:
             words += [each.opts[0], output]

@@ -275,14 +275,14 @@ def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
         ["recording", "none.avro"],
         ["replay", "none.avro", "--bootstrap", "127.0.0.1:1"],
         ["backtest", "none.avro", "--planner", "swap_links_ci"],
-        ["alerts", "test", "none.toml", "none.avro"],
+        ["alerts", "rules", "none.toml", "none.avro"],
         ["alerts", "rules", "--set", "alerts.rules_file=none.toml"],
         ["settings", "--settings", "none.toml"],
         ["settings", "--set", "kafka.bootstrap=kafka"],
-        ["maintain", "b01", "--reason", "trial", "--for", "-1"],
+        ["members", "maintain", "b01", "--reason", "trial", "--for", "-1"],
         ["plans", "approve"],
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda words: " ".join(words[:3]),
 )
 def test_a_call_that_names_what_is_not_there_ends_with_2(
     words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
