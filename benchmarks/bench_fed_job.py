@@ -135,7 +135,7 @@ def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path, settings: Seq
     status_file = folder / "streaming.json"
     with start_kafka(folder) as kafka:
         create_topics(kafka.access)
-        command = [sys.executable, "-m", "regraft", "stream"]
+        command = [sys.executable, "-m", "regraft", "stage", "stream"]
         for setting in (f"kafka.bootstrap={kafka.bootstrap}", f"run.directory={folder}", *settings):
             command += ["--set", setting]
         with (folder / "stream.log").open("wb") as log:
@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="40,400,1000,4000", help="numbers of brokers, with commas")
     parser.add_argument("--rate", type=float, default=0.5, help="notifications per second of each of 49 publishers")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long telemetry is fed, a multiple of 5")
-    parser.add_argument("--set", action="append", default=[], help="a setting of the job, as for regraft stream")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the job, as for regraft stage stream")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     figures: list[Figure] = []

@@ -23,8 +23,12 @@ from regraft.schemas.topics import WINDOWS, topic_name
 MB = 1 << 20
 
 # Words of the command line that identify a service.
-STAGES = {"kafka": ("kafka.Kafka",), "streaming": ("regraft", "stream"), "controller": ("regraft", "control"),
-          "emulator": ("regraft", "emulate")}  # fmt: skip
+STAGES = {
+    "kafka": ("kafka.Kafka",),
+    "streaming": ("regraft", "stage", "stream"),
+    "controller": ("regraft", "stage", "control"),
+    "emulator": ("regraft", "stage", "emulate"),
+}
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ class NodeSettings:
     status_file: Path
     # Prefix of the topic names.
     namespace: str = DEFAULT_NAMESPACE
-    broker: Annotated[str | None, "which broker of the inventory this node is; `regraft node --broker` gives it"] = None
+    broker: Annotated[str | None, "which broker of the inventory this node is; as `regraft stage node --broker`"] = None
     connector: Annotated[
         str | None,
         "the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an "

@@ -43,18 +43,17 @@ from regraft.commands.doctor_command import doctor
 from regraft.commands.init_command import init
 from regraft.commands.inventory_command import inventory_app
 from regraft.commands.keys_command import keys_app
+from regraft.commands.list_command import list_names
 from regraft.commands.members_command import members_app
-from regraft.commands.metrics_command import metrics
-from regraft.commands.node_command import node
 from regraft.commands.nodes_command import nodes_app
-from regraft.commands.orders_command import maintain, pause, resume, return_broker
-from regraft.commands.planners_command import planners
+from regraft.commands.old_names import RootGroup
+from regraft.commands.orders_command import pause, resume
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
 from regraft.commands.replay_command import replay
 from regraft.commands.servers_command import servers
-from regraft.commands.stage_commands import control, emulate, stream
+from regraft.commands.stage_command import stage
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="regraft",
+    cls=RootGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -269,18 +269,15 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "servers": servers,
         "status": status,
         "settings": show_settings,
-        "planners": planners,
+        "list": list_names,
     },
     "Operate": {
         "topics": topics,
-        "maintain": maintain,
-        "return": return_broker,
         "pause": pause,
         "resume": resume,
         "audit": audit,
         "backup": backup,
         "recover": recover,
-        "metrics": metrics,
         "plans": plans_app,
         "members": members_app,
         "keys": keys_app,
@@ -293,8 +290,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "replay": replay,
         "backtest": backtest,
     },
-    "Stages, which run starts together": {"emulate": emulate, "stream": stream, "control": control},
-    "Real brokers": {"nodes": nodes_app, "node": node},
+    "On several machines": {"stage": stage, "nodes": nodes_app},
 }
 
 

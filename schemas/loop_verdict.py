@@ -21,7 +21,7 @@ SILENCE_S_MAX = 15.0  # A stage writes every second, but a micro-batch or a slow
 STALL_FACTOR = 2  # A phase may take its time limit, and as long again while commands are repeated.
 ALERTS_SHOWN = 10
 CRITICAL, WARNING = "critical", "warning"
-NO_CONTROLLER = "no controller has written a status (start one: regraft run, or regraft control)"
+NO_CONTROLLER = "no controller has written a status (start one: regraft run, or regraft stage control)"
 
 
 class LoopVerdict(Struct, frozen=True):

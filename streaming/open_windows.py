@@ -82,7 +82,7 @@ class PackedParts(Struct, frozen=True, array_like=True):
 class ShardState(Struct, frozen=True):
     """All that a shard keeps between micro-batches; ``open`` is by the start of the window.
 
-    ``charged`` is what each broker has taken of its share of each open window (:mod:`streaming.share_windows`).
+    ``charged`` is what each broker has taken of its share of each open window (:mod:`streaming.open_windows`).
     """
 
     closing: Closing = Closing()

@@ -76,7 +76,7 @@ class PlanReviewer:
         """Store a plan for review; ``note`` is added to its reason."""
         note = f"; {note}" if note else ""
         proposed = entered(plan, PlanPhase.PROPOSED, f"waits for approval{note}", now_ms)
-        text = f"{plan.plan} waits for approval: `regraft plans show {plan.plan}`"
+        text = f"{plan.plan} waits for approval: `regraft plans list {plan.plan}`"
         self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
 
     def cancel(self, state: LoopState, now_ms: int) -> None:

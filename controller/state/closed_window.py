@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from regraft.controller.state.window_parts import PartKey, WindowParts
+from regraft.overlay.derived_values import LastResult
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.state import LinkRtt, QueueState
@@ -56,9 +57,9 @@ class ClosedWindow:
     subscribers_at: Mapping[str, int] | None = None
     parts: WindowParts = field(default_factory=WindowParts)
     single: Mapping[str, PartKey] = field(default_factory=dict)
-    _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
-    _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
-    _restricted: ClosedWindow | None = field(default=None, init=False, repr=False)
+    _placed: LastResult[dict[str, str], DeliverySets] = field(default_factory=LastResult, init=False, repr=False)
+    _users_placed: LastResult[dict[str, str], UserInterests] = field(default_factory=LastResult, init=False, repr=False)
+    _restricted: LastResult[tuple[str, ...], ClosedWindow] = field(default_factory=LastResult, init=False, repr=False)
 
     def over(self, brokers: tuple[str, ...]) -> ClosedWindow:
         """Return the window restricted to these brokers (sorted), those of an overlay; the last result is cached.
@@ -67,10 +68,7 @@ class ClosedWindow:
         """
         if brokers == self.sets.brokers:
             return self
-        if self._restricted is None or self._restricted.sets.brokers != brokers:
-            object.__setattr__(self, "_restricted", self._over(frozenset(brokers), brokers))
-        assert self._restricted is not None
-        return self._restricted
+        return self._restricted.of(brokers, lambda: self._over(frozenset(brokers), brokers))
 
     def _over(self, known: frozenset[str], brokers: tuple[str, ...]) -> ClosedWindow:
         return replace(
@@ -96,10 +94,7 @@ class ClosedWindow:
         if not moved:
             return self.sets
         wanted = {publisher: homes[publisher] for publisher in moved}
-        if self._placed is None or self._placed[0] != wanted:
-            object.__setattr__(self, "_placed", (wanted, self.sets.at_homes(wanted)))
-        assert self._placed is not None
-        return self._placed[1]
+        return self._placed.of(wanted, lambda: self.sets.at_homes(wanted))
 
     def with_subscribers_moved(self, moved: Mapping[str, str]) -> ClosedWindow:
         """Return the window as if all subscribers of each broker of ``moved`` had always been at the broker it maps to.
@@ -162,10 +157,7 @@ class ClosedWindow:
         }
         if not wanted:
             return interests
-        if self._users_placed is None or self._users_placed[0] != wanted:
-            object.__setattr__(self, "_users_placed", (wanted, interests.at_homes(wanted)))
-        assert self._users_placed is not None
-        return self._users_placed[1]
+        return self._users_placed.of(wanted, lambda: interests.at_homes(wanted))
 
     def without_interests(self) -> ClosedWindow:
         """Return the window without its users' interests, which take much memory; its rates stay."""

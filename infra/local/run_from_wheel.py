@@ -5,8 +5,8 @@
 It builds the wheel from this checkout unless one is given, makes ``DIR/venv`` with the wheel and the locked packages
 (some 600 MB; ``--borrow`` uses those of this environment), and starts a master, workers and a Regraft command from
 there, in DIR and without a path to the checkout. COMMAND is that of :mod:`infra.local.spark_cluster`, for example
-``stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``; its exit code is returned. Needs a checkout with ``make
-dev``.
+``stage stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``; its exit code is returned. Needs a checkout with
+``make dev``.
 """
 
 from __future__ import annotations

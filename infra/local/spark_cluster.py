@@ -5,8 +5,8 @@
 
 Without a command it prints its URL, for ``spark.master``, and the file of its secret, for ``spark.secret_file``, and
 runs until it is interrupted. With a Regraft command such
-as ``stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``, it runs the command with this master and returns its
-exit code. What runs on the cluster does not belong here.
+as ``stage stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``, it runs the command with this master and
+returns its exit code. What runs on the cluster does not belong here.
 """
 
 import argparse

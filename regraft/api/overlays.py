@@ -1,5 +1,6 @@
 """What all kinds of overlays share: inventories, links, delivery sets."""
 
+from regraft.overlay.derived_values import fill_in
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, Link, OverlayConfiguration, link
 from regraft.overlay.sets.delivery_sets import DeliverySets
@@ -16,6 +17,7 @@ __all__ = [
     "WeightedSets",
     "Words",
     "digit_planes",
+    "fill_in",
     "link",
     "merge_sets",
 ]

@@ -1,6 +1,6 @@
-"""The commands ``regraft alerts``: run the stage, print the rules, list alerts, try rules on a recording.
+"""The commands ``regraft alerts``: print the rules, list alerts, try rules on a recording.
 
-Rules, notification and delivery belong to ``alerts``.
+Rules, notification and delivery belong to ``alerts``, running the stage to :mod:`regraft.commands.stage_command`.
 """
 
 from __future__ import annotations
@@ -26,46 +26,64 @@ if TYPE_CHECKING:
 
 READ_S_MAX = 30.0
 
+Expect = Annotated[
+    Path | None,
+    typer.Option(
+        "--expect", metavar="EXPECTED", help="Compare with this file; exit with 1 if the recording's alerts differ."
+    ),
+]
+Write = Annotated[
+    Path | None,
+    typer.Option("--write", metavar="EXPECTED", help="Write the recording's alerts as a file of expected ones."),
+]
+
 alerts_app = typer.Typer(
     no_args_is_help=True,
     help="""Alert rules: list them, try them on a recording, show active alerts.
 
-Try rules on a recording before you use them: `regraft alerts test RULES FILE`.""",
+Try rules on a recording before you use them: `regraft alerts rules RULES FILE`.""",
 )
 
 
 @alerts_app.command()
-def run(bootstrap: Bootstrap = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the alert stage, until Ctrl-C or SIGTERM: evaluates rules on windows, plans and events, and notifies.
-
-    One per namespace: a second one takes over from the first. It resumes where the last one stopped and sends nothing
-    twice. Recipients are listed in alerts.targets (apprise URLs) and alerts.webhooks; set them in the environment
-    rather than on a command line, as they hold secrets.
-
-    Examples: `REGRAFT_ALERTS__TARGETS='["mailtos://user:password@example.org"]' regraft alerts run`;
-    `regraft alerts run --set alerts.rules_file=rules.toml --set 'alerts.quiet_hours=22:00-07:00 Europe/Berlin'`.
-    """
-    from regraft.infra.process.log_stream import configure_logs
-    from regraft.stages.run_stage import run_stage
-
-    settings = settings_of(assignments, settings_file, bootstrap)
-    configure_logs(settings.run.log_level)
-    raise typer.Exit(run_stage("alert", settings))
-
-
-@alerts_app.command()
 def rules(
-    as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None
-) -> None:  # fmt: skip
-    """Check and print the rules in use: the built-in ones, or those of alerts.rules_file.
+    rules_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="RULES", help="The rules, TOML; default: alerts.rules_file, else the built-in ones."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A recording to try them on, see `regraft record`.")
+    ] = None,
+    expect: Expect = None,
+    write: Write = None,
+    as_json: AsJson = False,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Check and print alert rules; with a recording, show what they would raise and clear in it, and when.
 
-    Examples: `regraft alerts rules > rules.toml`; `regraft alerts rules --set alerts.rules_file=rules.toml --json`.
+    Rules run over the recording in its own time, without Kafka. One without state (`regraft record` without --all) is
+    aggregated first, with the windows of its run. Times are seconds from its start.
+
+    Examples: `regraft alerts rules > rules.toml`; `regraft alerts rules rules.toml --json`;
+    `regraft alerts rules rules.toml out/rec.avro`;
+    `regraft alerts rules rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
     """
+    settings = settings_of(assignments, settings_file)
+    if rules_file is not None and file is not None:
+        _try_rules(settings, rules_file, file, expect, write, as_json=as_json)
+        return
+    if expect is not None or write is not None:
+        raise typer.BadParameter("--expect and --write go with rules and a recording: give RULES FILE")
+    _print_rules(rules_file or settings.alerts.rules_file, as_json=as_json)
+
+
+def _print_rules(rules_file: Path | None, *, as_json: bool) -> None:
     import dataclasses
 
     from regraft.alerts.read_rules import DEFAULT_RULES, load_rules
 
-    path = settings_of(assignments, settings_file).alerts.rules_file or DEFAULT_RULES
+    path = rules_file or DEFAULT_RULES
     book = load_rules(path)
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(rule) for rule in book.rules], indent=2))
@@ -102,36 +120,16 @@ def list_alerts(
         print_table(heads, rows, wraps=["what", "notified"], drops=["notified", "since", "what"])
 
 
-@alerts_app.command(name="test")
-def try_rules(
-    rules_file: Annotated[Path, typer.Argument(metavar="RULES", help="The rules, TOML.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, see `regraft record`.")],
-    expect: Annotated[
-        Path | None,
-        typer.Option("--expect", metavar="EXPECTED", help="Compare with this file; exit with 1 if the result differs."),
-    ] = None,
-    write: Annotated[
-        Path | None, typer.Option("--write", metavar="EXPECTED", help="Write the result as a file of expected alerts.")
-    ] = None,
-    as_json: AsJson = False,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
+def _try_rules(
+    settings: Settings, rules_file: Path, file: Path, expect: Path | None, write: Path | None, *, as_json: bool
 ) -> None:
-    """Run rules over a recording in its own time, without Kafka, and show what would be raised and cleared, and when.
-
-    A recording without state (`regraft record` without --all) is aggregated first, with the windows of its run. Times
-    are seconds from its start.
-
-    Examples: `regraft alerts test rules.toml out/rec.avro`;
-    `regraft alerts test rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
-    """
+    """Run rules over a recording and print what they raise; exit with 1 if it is not what is expected."""
     from regraft.alerts.read_rules import load_rules
     from regraft.infra.process.show_progress import show_progress
     from regraft.producers.recordings.read_recording import open_recording
     from regraft.recordings.expect_alerts import differences, expected_text, read_expected
     from regraft.recordings.rehearse_rules import rehearse_rules
 
-    settings = settings_of(assignments, settings_file)
     book = load_rules(rules_file)
     expected = None if expect is None else read_expected(expect)
     recording = open_recording(file, settings.recordings)

@@ -71,7 +71,7 @@ ActOnDeaths = Annotated[
     ),
 ]
 EmulatedBrokers = Annotated[
-    bool, typer.Option("--emulate", help="The brokers are those of `regraft emulate`: needs no inventory.")
+    bool, typer.Option("--emulate", help="The brokers are those of `regraft stage emulate`: needs no inventory.")
 ]
 Scenario = Annotated[
     str | None,

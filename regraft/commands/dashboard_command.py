@@ -1,63 +1,39 @@
-"""The command `regraft dashboard`: serve the page, make or revoke tokens for giving orders.
+"""The command `regraft dashboard`: make or revoke tokens for giving orders.
 
-Pages, orders and tokens belong to ``dashboard``.
+Pages, orders and tokens belong to ``dashboard``, serving them to :mod:`regraft.commands.stage_command`.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from regraft.settings.run_settings import Settings
+    from regraft.dashboard.dashboard_settings import DashboardSettings
 
 dashboard_app = typer.Typer(
     no_args_is_help=True,
-    help="Serve the overlay to browsers: its state, the reasons behind plans, and a way to give orders.",
+    help="Tokens to give orders with on the dashboard (docs/dashboard.md), which `regraft stage dashboard` serves.",
 )
 
 
 @dashboard_app.command()
-def run(
-    host: Annotated[
-        str | None, typer.Option("--host", help="Address to listen on; default 127.0.0.1, this machine only.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", help="Port to listen on; default 8090, 0 picks a free one.")
-    ] = None,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Serve the dashboard until Ctrl-C or SIGTERM. It shows the live view that the controller keeps in Valkey.
-
-    Anyone who can reach it may read it, unless dashboard.login_to_read is set. Orders need a token, and tokens are
-    signed with a secret from the settings. If browsers use a name other than this machine's own, add it to
-    dashboard.host_names. See docs/dashboard.md before you serve it to others.
-
-    Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
-    `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.
-    """
-    from regraft.infra.process.log_stream import configure_logs
-    from regraft.stages.run_stage import run_stage
-
-    settings = _settings_at(assignments, settings_file, host, port)
-    configure_logs(settings.run.log_level)
-    raise typer.Exit(run_stage("dashboard", settings))
-
-
-@dashboard_app.command()
 def token(
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; orders carry this name.")],
+    which: Annotated[
+        str | None, typer.Argument(metavar="ID", help="With --revoke: its id, or the token itself.")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; orders carry this name.")] = "",
     hours: Annotated[float, typer.Option("--hours", help="Lifetime in hours.")] = 8.0,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Allow reading only, where dashboard.login_to_read requires a token.")
+    ] = False,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Instead of making one, revoke the one with this ID.")
     ] = False,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
@@ -66,15 +42,31 @@ def token(
     """Make a token for an operator: its holder may give orders on the dashboard until it expires.
 
     Needs the dashboard's secret: dashboard.secret_file, or dashboard.secret, which is better set as
-    REGRAFT_DASHBOARD__SECRET than on a command line. The token's id, printed with it, revokes this one (`regraft
-    dashboard revoke`); a new secret revokes all of them.
+    REGRAFT_DASHBOARD__SECRET than on a command line. The token's id, printed with it, revokes this one; a new secret
+    revokes all of them.
+
+    With --revoke, dashboards that read the same dashboard.revoked_file refuse the token from now on. Run it where the
+    dashboard runs, or anywhere that file can be written; no dashboard needs a restart.
 
     Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`;
-    `regraft dashboard token --by "wall screen" --read-only`.
+    `regraft dashboard token --by "wall screen" --read-only`; `regraft dashboard token --revoke 3f9c2a7be01d4c58`.
     """
+    settings = settings_of(assignments, settings_file).dashboard
+    if revoke:
+        if which is None:
+            raise typer.BadParameter("--revoke needs the token's ID, or the token itself")
+        _revoke(which, settings)
+        return
+    if which is not None or not by:
+        raise typer.BadParameter(
+            "give --by with the name of who will hold it" if which is None else "ID is for --revoke"
+        )
+    _make(settings, by, hours, read_only=read_only, as_json=as_json)
+
+
+def _make(dashboard: DashboardSettings, by: str, hours: float, *, read_only: bool, as_json: bool) -> None:
     from regraft.dashboard.operator_tokens import READ_SCOPE, SCOPE, TokenSecretError, id_of, make_token, read_secret
 
-    dashboard = settings_of(assignments, settings_file).dashboard
     secret = read_secret(dashboard)
     if secret is None:
         raise TokenSecretError(
@@ -92,36 +84,11 @@ def token(
         typer.echo(made)
 
 
-@dashboard_app.command()
-def revoke(
-    which: Annotated[str, typer.Argument(metavar="ID", help="The token's id, or the token itself.")],
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Revoke one token: dashboards that read the same dashboard.revoked_file refuse it from now on.
-
-    Run it where the dashboard runs, or anywhere that file can be written; no dashboard needs a restart.
-
-    Examples: `regraft dashboard revoke 3f9c2a7be01d4c58`;
-    `regraft dashboard revoke 3f9c2a7be01d4c58 --set dashboard.revoked_file=/etc/regraft/revoked.txt`.
-    """
+def _revoke(which: str, dashboard: DashboardSettings) -> None:
     from regraft.dashboard.operator_tokens import id_of
     from regraft.dashboard.revoked_tokens import revoke_token
 
-    file = settings_of(assignments, settings_file).dashboard.revoked_path
+    file = dashboard.revoked_path
     token_id = id_of(which)
     was_added = revoke_token(file, token_id)
     typer.echo(f"Token {token_id} {'is' if was_added else 'was already'} revoked in {file}.")
-
-
-def _settings_at(
-    assignments: list[str] | None, settings_file: Path | None, host: str | None, port: int | None
-) -> Settings:
-    from regraft.commands.parse_assignments import parse_assignments
-    from regraft.settings.run_settings import load_settings
-
-    flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
-    for name, value in (("host", host), ("port", port)):
-        if value is not None:
-            flags.setdefault("dashboard", {})[name] = value
-    return load_settings(flags, settings_file)

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
 
 if TYPE_CHECKING:
     from regraft.inventories.build_inventory import Tariff
     from regraft.inventories.found_brokers import FoundBrokers
 
-EXIT_FAILED = 1
-EXIT_REFUSED = 2
 DEGREE_MAX = 8
 
 inventory_app = typer.Typer(
@@ -94,7 +93,7 @@ def make(
     file = out or settings_of(assignments, settings_file).controller.inventory_path
     if file.exists():
         typer.echo(f"{file} exists: name another file by --out, or remove it.", err=True)
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(EXIT_CALL)
     if weight and not topology:
         raise typer.BadParameter("--weight is of the links of --topology: give both")
     brokers_found = combined(_sources(brokers, round_trips, topology, weight, nats_monitoring))
@@ -112,6 +111,9 @@ def check(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Default: inventory.json in the run directory.")
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Only print the JSON schema of inventories, for editors and programs.")
+    ] = False,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -120,15 +122,19 @@ def check(
 
     Exits with 1 if something is wrong.
 
-    Examples: `regraft inventory check`; `regraft inventory check mine.json --json`.
+    Examples: `regraft inventory check`; `regraft inventory check mine.json --json`;
+    `regraft inventory check --schema > inventory.schema.json`.
     """
+    if schema:
+        _print_schema()
+        return
     from regraft.inventories.find_oddities import find_oddities
     from regraft.overlay.inventory import InventoryError
 
     path = file or settings_of(assignments, settings_file).controller.inventory_path
     if not path.exists():
         typer.echo(f"{path} does not exist: `regraft inventory make` writes one.", err=True)
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(EXIT_CALL)
     faults: tuple[str, ...] = ()
     oddities: list[str] = []
     kind, brokers = "", 0
@@ -151,12 +157,7 @@ def check(
         raise typer.Exit(EXIT_FAILED)
 
 
-@inventory_app.command()
-def schema() -> None:
-    """Print the JSON schema of an inventory, for editors and other programs.
-
-    Example: `regraft inventory schema > inventory.schema.json`.
-    """
+def _print_schema() -> None:
     from regraft.overlay.inventory_schema import inventory_schema
 
     typer.echo(json.dumps(inventory_schema(), indent=2))

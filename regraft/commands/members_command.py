@@ -31,7 +31,7 @@ READ_S_MAX = 30.0
 
 members_app = typer.Typer(
     no_args_is_help=True,
-    help="""Show the brokers of the fleet, add or drain one, declare one dead.
+    help="""Show the brokers of the fleet, add, drain or maintain one, declare one dead.
 
 The fleet starts with the inventory file; later changes are stored in Kafka and survive restarts.""",
 )

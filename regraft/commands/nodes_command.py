@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.infra.process.exit_codes import EXIT_CALL
 from regraft.overlay.read_inventory import load_inventory
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
-
-EXIT_REFUSED = 2
 
 nodes_app = typer.Typer(no_args_is_help=True, help="Prepare the machines of nodes (docs/nodes.md).")
 
@@ -59,7 +58,7 @@ def init_nodes(
     wrong is listed, and then nothing is written.
 
     Example: `regraft nodes init nodes.csv --bootstrap kafka:9092`, then copy `out/nodes/b01` to `/var/lib/regraft` of
-    b01's machine, and start `regraft node --settings /var/lib/regraft/node.toml` there.
+    b01's machine, and start `regraft stage node --settings /var/lib/regraft/node.toml` there.
     """
     from regraft.inventories.write_node_files import SETTINGS, node_files, read_nodes
     from regraft.settings.place_demo import require_inventory
@@ -72,7 +71,7 @@ def init_nodes(
     _write(files, out)
     for folder in sorted({out / Path(name).parent for name in files}):
         typer.echo(f"Wrote {shlex.quote(str(folder))}: copy its files to {shlex.quote(directory)} of its machine.")
-    typer.echo(f"Start each node there with: regraft node --settings {shlex.quote(f'{directory}/{SETTINGS}')}")
+    typer.echo(f"Start each node there with: regraft stage node --settings {shlex.quote(f'{directory}/{SETTINGS}')}")
     if "kafka.bootstrap" not in settings.chosen:
         typer.echo(
             f"Note: kafka.bootstrap is {settings.kafka.bootstrap}, as you gave none: nodes look for Kafka there."
@@ -85,7 +84,7 @@ def _write(files: Mapping[str, str], out: Path) -> None:
 
     if there := sorted(name for name in files if (out / name).exists()):
         typer.echo(f"{out / there[0]} exists: name another folder by --out, or remove it.", err=True)
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(EXIT_CALL)
     for name, text in files.items():
         replace_file(out / name, text)
 

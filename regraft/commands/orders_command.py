@@ -1,4 +1,4 @@
-"""``regraft pause|resume|maintain|return``: orders about adaptation as a whole and about brokers.
+"""``regraft pause|resume`` and ``regraft members maintain``: orders that hold for a while.
 
 In: a subject, who and why. Out: an order in Kafka, which holds until it is revoked, through any restarts.
 """
@@ -13,11 +13,12 @@ import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, By, Lasting, Reason, SettingsFile, settings_of
 from regraft.commands.give_orders import give_order, print_answer
+from regraft.commands.members_command import BrokerName, members_app
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.order import WHOLE_OVERLAY, OrderKind
 from regraft.schemas.units import MINUTE_MS
 
-BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
+RETURNED = "back"  # The reason of a return without one.
 
 
 def pause(
@@ -53,44 +54,38 @@ def resume(
     print_answer(give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason), "Adaptation resumes.")
 
 
+@members_app.command()
 def maintain(
     broker: BrokerName,
-    reason: Reason,
+    reason: Reason = "",
     by: By = "",
     evacuate: Annotated[bool, typer.Option("--evacuate", help="Also move its clients to other brokers.")] = False,
     minutes: Lasting = None,
+    is_over: Annotated[bool, typer.Option("--end", help="End its maintenance; needs no reason.")] = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Put a broker into maintenance: it gets no new links or clients and raises no alerts until `regraft return`.
+    """Put a broker into maintenance: it gets no new links or clients and raises no alerts until --end.
 
     With --evacuate its clients move away, in plans like any others: publishers and subscribers on a tree, users on a
     ring, publishers on a structured cyclic overlay. It keeps forwarding what crosses it.
 
-    Example: `regraft maintain b07 --evacuate --reason "new disks" --for 120`.
+    Examples: `regraft members maintain b07 --evacuate --reason "new disks" --for 120`;
+    `regraft members maintain b07 --end`.
     """
-    until_ms = _until_ms(reason, minutes)
+    if is_over and (evacuate or minutes is not None):
+        raise typer.BadParameter("--end ends the maintenance: --evacuate and --for go with its beginning")
+    until_ms = _until_ms(reason or (RETURNED if is_over else ""), minutes)
     settings = settings_of(assignments, settings_file, bootstrap)
+    if is_over:
+        print_answer(give_order(settings, OrderKind.RETURN, broker, by, reason or RETURNED), f"{broker} is back.")
+        return
     _check_broker(broker, settings.controller.inventory_path)
     answer = give_order(settings, OrderKind.MAINTAIN, broker, by, reason, until_ms=until_ms, evacuate=evacuate)
     leaving = ", its clients move away" if evacuate else ""
-    done = f"{broker} is in maintenance{_end(minutes)}{leaving}: {reason}. `regraft return {broker}` ends it."
-    print_answer(answer, done)
-
-
-def return_broker(
-    broker: BrokerName,
-    reason: Reason = "back",
-    by: By = "",
-    bootstrap: Bootstrap = None,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """End a broker's maintenance."""
-    _until_ms(reason, None)
-    settings = settings_of(assignments, settings_file, bootstrap)
-    print_answer(give_order(settings, OrderKind.RETURN, broker, by, reason), f"{broker} is back.")
+    ends = f"`regraft members maintain {broker} --end` ends it."
+    print_answer(answer, f"{broker} is in maintenance{_end(minutes)}{leaving}: {reason}. {ends}")
 
 
 def _until_ms(reason: str, minutes: float | None) -> int:

@@ -1,4 +1,4 @@
-"""``regraft plans``: show plans and their reasons, and approve, refuse or cancel the plan that waits.
+"""``regraft plans``: show plans and their reasons, and approve or cancel the plan that waits.
 
 In: the plans topic. Out: tables, JSON, orders. The controller acts on an order; this module only waits for the outcome.
 """
@@ -33,7 +33,7 @@ CHANGE_WIDTH_MAX = 40
 
 plans_app = typer.Typer(
     no_args_is_help=True,
-    help="""Show plans, and approve, refuse or cancel the one that waits.
+    help="""Show plans, and approve or cancel the one that waits.
 
 With `regraft run --dry-run` a plan waits for an operator. What is approved is executed exactly as shown, or refused as
 stale when the overlay or its traffic has changed meanwhile.""",
@@ -51,6 +51,7 @@ class UnknownPlanError(CallError):
 
 @plans_app.command(name="list")
 def list_plans(
+    name: Annotated[str | None, typer.Argument(metavar="PLAN", help="Show this one in full; default: all.")] = None,
     count: Annotated[int, typer.Option("--last", min=1, help="How many of the newest to show.")] = 20,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
@@ -59,9 +60,15 @@ def list_plans(
 ) -> None:
     """List the newest plans: when decided, phase, changes, gains predicted and observed, the last reason.
 
-    Examples: `regraft plans list`; `regraft plans list --last 5 --json`.
+    With a PLAN, show it in full: its costs, each change and each refused proposal with the reason, and its history.
+
+    Examples: `regraft plans list`; `regraft plans list --last 5 --json`; `regraft plans list plan-7`.
     """
-    plans = _stored(settings_of(assignments, settings_file, bootstrap))[-count:]
+    plans = _stored(settings_of(assignments, settings_file, bootstrap))
+    if name is not None:
+        _show(_named(plans, name), as_json=as_json)
+        return
+    plans = plans[-count:]
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(plan) for plan in plans], indent=2))
         return
@@ -76,22 +83,10 @@ def list_plans(
     waiting = [plan.plan for plan in plans if plan.phase is PlanPhase.PROPOSED]
     if waiting:
         name = waiting[0]
-        typer.echo(f"{name} waits: `regraft plans show {name}`, then `regraft plans approve {name}` or refuse.")
+        typer.echo(f"{name} waits: `regraft plans list {name}`, then `regraft plans approve {name}` or cancel.")
 
 
-@plans_app.command()
-def show(
-    name: PlanName,
-    as_json: AsJson = False,
-    bootstrap: Bootstrap = None,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Show one plan: its costs, each change and each refused proposal with the reason, and its history.
-
-    Example: `regraft plans show plan-7`.
-    """
-    plan = _named(_stored(settings_of(assignments, settings_file, bootstrap)), name)
+def _show(plan: Plan, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(plan), indent=2))
         return
@@ -117,20 +112,6 @@ def approve(
 
 
 @plans_app.command()
-def refuse(
-    name: PlanName,
-    reason: Reason,
-    by: By = "",
-    wait_s: WaitS = 30.0,
-    bootstrap: Bootstrap = None,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Refuse the plan that waits; its planners pause for a while, so that they do not propose it again at once."""
-    _order(settings_of(assignments, settings_file, bootstrap), OrderKind.REFUSE, name, by, reason, wait_s)
-
-
-@plans_app.command()
 def cancel(
     name: PlanName,
     reason: Reason,
@@ -141,6 +122,8 @@ def cancel(
     assignments: Assignments = None,
 ) -> None:
     """Refuse a plan that waits, or abort one that is being prepared; nothing changes. Later, a plan cannot be stopped.
+
+    The planners of a refused plan pause for a while, so that they do not propose it again at once.
 
     Example: `regraft plans cancel plan-7 --reason "the night shift patches b03"`.
     """

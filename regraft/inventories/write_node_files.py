@@ -86,7 +86,7 @@ def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, di
     files: dict[str, str] = {}
     for broker, each in tables.items():
         folder = safe_name(broker)
-        started = f"# The node of {broker}: `regraft node --settings {directory}/{SETTINGS}` on its machine.\n"
+        started = f"# The node of {broker}: `regraft stage node --settings {directory}/{SETTINGS}` on its machine.\n"
         files[f"{folder}/{SETTINGS}"] = started + "\n".join(plain_table(name, values) for name, values in each.items())
         files |= {f"{folder}/{PEERS}": peers, f"{folder}/{INVENTORY}": inventory.to_json() + "\n"}
     return files

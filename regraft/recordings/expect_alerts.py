@@ -89,7 +89,7 @@ def differences(expected: Sequence[ExpectedAlert], changes: Sequence[RehearsedCh
 
 def expected_text(changes: Sequence[RehearsedChange]) -> str:
     """Return the text of a file that expects exactly these changes."""
-    parts = ["# Expected alerts, for `regraft alerts test RULES FILE --expect THIS`.\n"]
+    parts = ["# Expected alerts, for `regraft alerts rules RULES FILE --expect THIS`.\n"]
     for change in changes:
         alert = change.alert
         names = (("rule", alert.rule), ("subject", alert.subject), ("status", str(alert.status)))

@@ -146,7 +146,7 @@ def _orders_in_force(recording: Recording, now_ms: int) -> tuple[str, ...]:
     return (
         *commands,
         *(
-            f"regraft maintain {one.broker}{' --evacuate' * one.evacuate} --reason {one.reason!r}"
+            f"regraft members maintain {one.broker}{' --evacuate' * one.evacuate} --reason {one.reason!r}"
             for one in in_force.maintenance
         ),
     )

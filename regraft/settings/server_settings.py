@@ -76,7 +76,7 @@ class RedisSettings:
 class SparkSettings:
     """The Spark session of the streaming stage, unless it is started by spark-submit."""
 
-    master: Annotated[str, "Spark's master URL; `regraft stream --master` is the same"] = "local[2]"
+    master: Annotated[str, "Spark's master URL; `regraft stage stream --master` is the same"] = "local[2]"
     driver_memory_mb: Annotated[
         int | None,
         "heap of the driver, which does all the work in local mode; none for 1,024 MB and, with more than 166 "

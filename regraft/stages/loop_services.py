@@ -16,12 +16,12 @@ from regraft.settings.run_settings import Settings
 
 EMULATOR, STREAMING, CONTROLLER = "emulator", "streaming", "controller"
 ALERTS, DASHBOARD = "alerts", "dashboard"
-COMMANDS: dict[str, tuple[str, ...]] = {
-    EMULATOR: ("emulate",),
-    STREAMING: ("stream",),
-    CONTROLLER: ("control",),
-    ALERTS: ("alerts", "run"),
-    DASHBOARD: ("dashboard", "run"),
+COMMANDS = {  # As `regraft stage` names them.
+    EMULATOR: "emulate",
+    STREAMING: "stream",
+    CONTROLLER: "control",
+    ALERTS: "alerts",
+    DASHBOARD: "dashboard",
 }
 SHOWN_NAMES = {
     CONTROLLER: "controller",
@@ -51,7 +51,7 @@ def loop_service(name: str, settings: Settings) -> Service:
     status_file = settings.run.directory / f"{name}.json"
     return Service(
         name=name,
-        command=(sys.executable, "-m", "regraft", *COMMANDS[name]),
+        command=(sys.executable, "-m", "regraft", "stage", COMMANDS[name]),
         log_file=settings.run.directory / "logs" / f"{name}.log",
         environment={**_own_settings(name, settings), "PYTHONPATH": _python_path()},
         ready=_written_since(status_file, time.time()),

@@ -344,7 +344,7 @@ def _note(view: LiveView) -> str:
     if paused := view.orders.paused:
         notes.append(f"paused by {paused.by}: {paused.reason}")
     if waiting := view.plan_in_review:
-        notes.append(f"{waiting} waits: regraft plans show {waiting}")
+        notes.append(f"{waiting} waits: regraft plans list {waiting}")
     elif view.dry_run:
         notes.append("dry run: plans wait for approval")
     notes += [f"{one.broker} in maintenance" for one in view.orders.maintenance]

@@ -95,7 +95,7 @@ def dashboard(settings: Settings, stop: threading.Event) -> int:
     return EXIT_OK
 
 
-def alert(settings: Settings, stop: threading.Event) -> int:
+def alerts(settings: Settings, stop: threading.Event) -> int:
     """Run the alert stage."""
     from regraft.alerts.run_alerts import run_alerts
 
@@ -108,7 +108,7 @@ STAGES: dict[str, Callable[[Settings, threading.Event], int]] = {
     "node": node,
     "stream": stream,
     "control": control,
-    "alert": alert,
+    "alerts": alerts,
     "dashboard": dashboard,
 }
 

@@ -28,7 +28,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tried(file: Path, *more: str, rules: Path = DEFAULT_RULES, code: int = 0) -> dict[str, Any]:
     """Return what ``alerts test --json`` prints."""
-    answer = RUNNER.invoke(app, ["alerts", "test", str(rules), str(file), "--json", *more])
+    answer = RUNNER.invoke(app, ["alerts", "rules", str(rules), str(file), "--json", *more])
     assert answer.exit_code == code, answer.output
     return dict(json.loads(answer.stdout))
 
@@ -82,7 +82,7 @@ def test_a_difference_exits_with_1_and_is_shown(recording: Path, tmp_path: Path)
         '[[alert]]\nrule = "broker_silent"\nsubject = "b03"\nstatus = "raised"\nat_s = 16.0\n'
         '[[alert]]\nrule = "broker_silent"\nsubject = "b03"\nstatus = "cleared"\nat_s = 34\nwithin_s = 2\n'
     )
-    answer = RUNNER.invoke(app, ["alerts", "test", str(rules), str(recording), "--expect", str(expected)])
+    answer = RUNNER.invoke(app, ["alerts", "rules", str(rules), str(recording), "--expect", str(expected)])
     assert answer.exit_code == 1
     assert "Not as expected: missing: broker_silent b03 raised at 16 s." in answer.output
     assert "Not as expected: not expected: broker_silent b03 raised at 20 s." in answer.output
@@ -126,9 +126,10 @@ def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
     assert printed == DEFAULT_RULES.read_text()
     own = tmp_path / "own.toml"
     own.write_text('[[rule]]\nname = "x"\non = "window.missing"\nfor_s = 5\n')
-    answer = RUNNER.invoke(app, ["alerts", "rules", "--json", "--set", f"alerts.rules_file={own}"])
-    (rule,) = json.loads(answer.stdout)
-    assert (rule["name"], rule["for_s"], rule["severity"]) == ("x", 5.0, "warning")
+    for where in (["--set", f"alerts.rules_file={own}"], [str(own)]):
+        (rule,) = json.loads(RUNNER.invoke(app, ["alerts", "rules", "--json", *where]).stdout)
+        assert (rule["name"], rule["for_s"], rule["severity"]) == ("x", 5.0, "warning")
+    assert RUNNER.invoke(app, ["alerts", "rules", str(own), "--expect", "expected.toml"]).exit_code == 2
     assert len(load_rules().rules) == printed.count("[[rule]]") > 1
 
 

@@ -87,7 +87,7 @@ class Overlay:
         status.unlink(missing_ok=True)
         with (self.directory / "alerts.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "regraft", "alerts", "run"],
+                [sys.executable, "-m", "regraft", "stage", "alerts"],
                 env={**self.environment, **more},
                 stdout=log,
                 stderr=log,

@@ -100,7 +100,7 @@ class Instance:
             "controller.decision.window_age_ms_max": 600_000,
             "controller.assembly.future_ms_max": 6_000_000,
         }
-        command = [sys.executable, "-m", "regraft", "control", "--act"]
+        command = [sys.executable, "-m", "regraft", "stage", "control", "--act"]
         for setting, value in settings.items():
             command += ["--set", f"{setting}={value}"]
         self.log_file = folder / "controller.log"

@@ -21,7 +21,7 @@ from tests.wait_until import wait_until
 
 
 class RecoverySite(FailoverSite):
-    """Brokers by `regraft emulate`, scripted windows, a controller as a process."""
+    """Brokers by `regraft stage emulate`, scripted windows, a controller as a process."""
 
     def __init__(self, kafka: KafkaAccess, folder: Path) -> None:
         super().__init__(kafka, folder)
@@ -36,7 +36,7 @@ class RecoverySite(FailoverSite):
         workload = ("publisher_count=10", "interested_broker_count=3", "lifetime_s_mean=5.0")
         settings = [f"run.directory={self._brokers_folder}", f"kafka.bootstrap={self.kafka.bootstrap}"]
         settings += [f"kafka.namespace={NAMESPACE}", *(f"emulator.workload.{one}" for one in workload)]
-        command = [sys.executable, "-m", "regraft", "emulate"]
+        command = [sys.executable, "-m", "regraft", "stage", "emulate"]
         for one in settings:
             command += ["--set", one]
         with (self._brokers_folder / "emulator.log").open("a") as log:

@@ -205,3 +205,28 @@ def test_log_events_have_names_not_sentences() -> None:
         if isinstance(event, ast.Constant) and not re.fullmatch(r"[a-z][a-z0-9_]*", str(event.value))
     ]
     assert not found
+
+
+REACHES_IN = "regraft/overlay/derived_values.py"  # The one module that writes into an object's __dict__.
+
+
+def _reached(node: ast.AST) -> str:
+    """Return how a node reads or writes attributes by their names as strings, empty if it does not."""
+    if not isinstance(node, ast.Attribute):
+        return ""
+    if node.attr == "__dict__":
+        return "__dict__"
+    is_of_object = isinstance(node.value, ast.Name) and node.value.id == "object"
+    return "object.__setattr__" if is_of_object and node.attr == "__setattr__" else ""
+
+
+def test_no_cache_is_filled_by_name() -> None:
+    """A name in a string outlives the attribute: the cache stays empty, and no test sees it. See derived_values."""
+    found = {
+        f"{path.relative_to(ROOT)}: {way}"
+        for path in _files(*PRODUCT, "lab/regraft_lab")
+        if str(path.relative_to(ROOT)) != REACHES_IN
+        for node in ast.walk(_tree(path))
+        if (way := _reached(node))
+    }
+    assert not found

@@ -18,7 +18,7 @@ import typer
 from typer.main import get_command
 
 from regraft.cli import GROUPS, app
-from regraft.commands.metrics_command import described_metrics
+from regraft.commands.list_command import described_metrics
 from regraft.commands.show_records import SHOWN_TYPES
 from regraft.infra.process.exit_codes import MEANINGS
 from regraft.schemas import packed_cells, packed_deliveries
@@ -132,6 +132,7 @@ def commands() -> list[str]:
         for name, found in named.items():
             command = group.commands[name]
             rows.append((panel, f"`regraft {name}`", _first_sentence(command.help)))
+            rows += [("", f"`regraft {name} {what}`", text) for what, text in _items(command.help)]
             if isinstance(found, typer.Typer):
                 rows += [
                     ("", f"`regraft {name} {each}`", _first_sentence(below.help))
@@ -278,6 +279,12 @@ def _section(path: str, model: SettingsModel) -> list[list[str]]:
 def _first_sentence(text: str | None) -> str:
     paragraph = (text or "").strip().split("\n\n")[0]
     return re.split(r"(?<=\.)\s+(?=[A-Z])", re.sub(r"\s+", " ", paragraph))[0]
+
+
+def _items(text: str | None) -> list[tuple[str, str]]:
+    """Return what a command does for each value of its argument: the list in its help, without options in brackets."""
+    items = re.findall(r"^- `(\w+)`[^:]*: (.+?)(?=^-|\n\n)", text or "", re.MULTILINE | re.DOTALL)
+    return [(name, _first_sentence(f"{about[0].upper()}{about[1:]}")) for name, about in items]
 
 
 def _kept(topic: Topic) -> str:

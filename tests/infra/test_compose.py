@@ -15,12 +15,12 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
-    "emulate": ["emulate"],
-    "stream": ["stream", "--emulate"],
-    "control": ["control", "--act", "--emulate"],
-    "control-standby": ["control", "--act", "--emulate"],
-    "alerts": ["alerts", "run"],
-    "dashboard": ["dashboard", "run", "--host", "0.0.0.0"],
+    "emulate": ["stage", "emulate"],
+    "stream": ["stage", "stream", "--emulate"],
+    "control": ["stage", "control", "--act", "--emulate"],
+    "control-standby": ["stage", "control", "--act", "--emulate"],
+    "alerts": ["stage", "alerts"],
+    "dashboard": ["stage", "dashboard", "--host", "0.0.0.0"],
 }
 
 

@@ -61,7 +61,7 @@ def test_each_broker_has_a_node_and_a_connector(fleet: dict[str, Any]) -> None:
         assert port == address_of(listen)[1]
         command = nodes(fleet)[host]["command"]
         assert command == [
-            "python", "-m", "regraft", "node", "--broker", broker, "--connector", f"mqtt://mosquitto-{broker}:1883",
+            "python", "-m", "regraft", "stage", "node", "--broker", broker, "--connector", f"mqtt://mosquitto-{broker}:1883",
         ]  # fmt: skip
         assert f"mosquitto-{broker}" in fleet["services"]
 

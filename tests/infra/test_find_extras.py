@@ -90,7 +90,8 @@ def test_a_module_leads_to_its_extra(module: str, extra: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["demo"], ["run"], ["stream"], ["backtest", "x.avro"], ["dashboard", "--help"], ["status", "--help"]]
+    "command",
+    [["demo"], ["run"], ["stage", "stream"], ["backtest", "x.avro"], ["dashboard", "--help"], ["status", "--help"]],
 )
 def test_commands_report_missing_extras_without_any_extra(command: list[str]) -> None:
     """Without any extra help is shown, and a command that needs one ends with one sentence and no traceback."""

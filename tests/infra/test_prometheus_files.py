@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from regraft.commands.metrics_command import described_metrics
+from regraft.commands.list_command import described_metrics
 from regraft.dashboard.dashboard_settings import DashboardSettings
 
 INFRA = Path(__file__).parents[2] / "infra"

@@ -33,7 +33,6 @@ GIVEN = {
     "name": "plan-1",
     "reason": "trial",
     "by": "ana",
-    "which": "0123456789abcdef",
     "out": "out/written",
     "connector": "nats://127.0.0.1:1",
     "table": "nodes.csv",
@@ -45,7 +44,18 @@ MORE = {
     ("keys", "create"): ["--order", "pause"],
     ("init",): ["--bootstrap", "127.0.0.1:1"],
     ("inventory", "make"): ["--brokers", "b01,b02"],
-    ("node",): ["--broker", "b01", "--connector", "nats://127.0.0.1:1"],
+}
+# The calls of commands that do several things.
+VARIANTS = {
+    ("stage",): [
+        *([name] for name in ("emulate", "stream", "control", "alerts", "dashboard")),
+        ["node", "--broker", "b01", "--connector", "nats://127.0.0.1:1"],
+    ],
+    ("list",): [["planners"], ["metrics"]],
+    ("dashboard", "token"): [["--by", "ana"], ["--revoke", "0123456789abcdef"]],
+    ("inventory", "check"): [[], [str(RECORDING)], ["--schema"]],
+    ("plans", "list"): [[], ["plan-1"]],
+    ("members", "maintain"): [["b01", "--reason", "trial"], ["b01", "--end"]],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")
@@ -60,13 +70,20 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
             yield (*path, name), command
 
 
+def calls(path: tuple[str, ...], command: Any, output: str) -> list[list[str]]:
+    """Return the words of all calls of a command."""
+    if path in VARIANTS:
+        return [[*path, *variant] for variant in VARIANTS[path]]
+    return [arguments(path, command, output)]
+
+
 def arguments(path: tuple[str, ...], command: Any, output: str) -> list[str]:
     """Return the words of a call that is complete, and writes to ``output`` whatever can be written elsewhere."""
     words = [*path, *MORE.get(path, [])]
     for each in command.params:
         is_file = each.opts[0] in OUTPUTS or (each.opts[0] == "--json" and not each.is_flag)
         if each.param_type_name == "argument":
-            if each.required or (output and each.name == "file"):
+            if each.required or (output and each.name in ("rules_file", "file")):
                 words.append(output if output and path == ("init",) else GIVEN[each.name])
         elif output and is_file:
             words += [each.opts[0], output]
@@ -115,8 +132,9 @@ def main() -> None:
     for name in LOADED:  # Once, rather than in each copy.
         importlib.import_module(name)
     found = [
-        run(arguments(path, command, output), directory, log)
+        run(words, directory, log)
         for path, command in commands(typer.main.get_command(cli.app))
+        for words in calls(path, command, output)
     ]
     json.dump(found, sys.stdout)
 

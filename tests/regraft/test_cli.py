@@ -18,7 +18,7 @@ from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from tests.regraft.canned_run import empty_run, small_run
 
 RUNNER = CliRunner()
-COMMANDS = ("demo", "run", "doctor", "topics", "settings", "emulate", "stream", "control")
+COMMANDS = ("demo", "run", "doctor", "topics", "settings", "stage")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -39,7 +39,7 @@ def test_the_overview_names_all_commands_and_where_to_start() -> None:
 def test_the_overview_groups_commands_and_begins_with_those_to_start_with() -> None:
     """The demo is not hidden among twenty commands in alphabetical or source order."""
     text = RUNNER.invoke(app, ["--help"]).stdout
-    panels = ["─ Start here", "─ Operate", "─ Analyse", "─ Stages"]
+    panels = ["─ Start here", "─ Operate", "─ Analyse", "─ On several machines"]
     assert sorted(panels, key=text.index) == panels
     assert text.index("─ Start here") < text.index(" demo ") < text.index(" run ") < text.index("─ Operate")
 
@@ -86,7 +86,8 @@ def test_a_shift_of_interests_after_the_end_is_refused(tmp_path: Path) -> None:
 
 def test_program_lists_all_faults_and_ends_with_2() -> None:
     """From a shell, each fault is one line on standard error, without a traceback."""
-    command = [sys.executable, "-m", "regraft", "control", "--set", "run.seed=x", "--set", "controller.planner=best"]
+    wrong = ["--set", "run.seed=x", "--set", "controller.planner=best"]
+    command = [sys.executable, "-m", "regraft", "stage", "control", *wrong]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 2
     lines = answer.stderr.splitlines()
@@ -139,11 +140,11 @@ def test_a_second_demo_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     assert "--out" in str(answer.exception)
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "control"])
+@pytest.mark.parametrize("command", ["demo", "run", "stage control"])
 def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_path: Path) -> None:
     """For an acting or a shadow planner, a wrong name ends before anything is started and lists the valid ones."""
     where = ["--out", str(tmp_path / "out")] if command == "demo" else []
-    answer = RUNNER.invoke(app, [command, "--planner", "best", "--shadow", "worst", *where])
+    answer = RUNNER.invoke(app, [*command.split(), "--planner", "best", "--shadow", "worst", *where])
     assert isinstance(answer.exception, SettingsError)
     faults = "\n".join(answer.exception.faults)
     assert "planner 'best' is unknown: use one of" in faults
@@ -274,14 +275,14 @@ def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
         ["recording", "none.avro"],
         ["replay", "none.avro", "--bootstrap", "127.0.0.1:1"],
         ["backtest", "none.avro", "--planner", "swap_links_ci"],
-        ["alerts", "test", "none.toml", "none.avro"],
+        ["alerts", "rules", "none.toml", "none.avro"],
         ["alerts", "rules", "--set", "alerts.rules_file=none.toml"],
         ["settings", "--settings", "none.toml"],
         ["settings", "--set", "kafka.bootstrap=kafka"],
-        ["maintain", "b01", "--reason", "trial", "--for", "-1"],
+        ["members", "maintain", "b01", "--reason", "trial", "--for", "-1"],
         ["plans", "approve"],
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda words: " ".join(words[:3]),
 )
 def test_a_call_that_names_what_is_not_there_ends_with_2(
     words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

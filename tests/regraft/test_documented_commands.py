@@ -20,7 +20,7 @@ from regraft.infra.process.find_port import choose_ports
 ROOT = Path(__file__).parents[2]
 ENOUGH_S = 240.0
 PLAN_S_MAX = 180.0
-LONG_RUNNING = ("regraft servers", "regraft run", "regraft control", "regraft demo", "regraft node")
+LONG_RUNNING = ("regraft servers", "regraft run", "regraft stage control", "regraft demo", "regraft stage node")
 FIRST = ("regraft inventory", "regraft topics")
 # What else than 0 a line may end with: there is no plan-7, and a busy machine may be behind.
 OTHER_CODES = {"regraft plans approve plan-7": {2}, "regraft status": {0, 1}}

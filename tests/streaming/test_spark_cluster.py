@@ -29,7 +29,7 @@ MEMORY_MB = 512
 
 @contextmanager
 def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``regraft stream`` with its log in ``run_dir/log``; it is killed at the end if it still runs."""
+    """Run ``regraft stage stream`` with its log in ``run_dir/log``; it is killed at the end if it still runs."""
     given = {
         "kafka.bootstrap": job.bootstrap,
         "kafka.namespace": job.namespace,
@@ -41,7 +41,7 @@ def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[sub
         "streaming.grace_ms": job.grace_ms,
         "streaming.trigger_ms": job.trigger_ms,
     }
-    command = [sys.executable, "-m", "regraft", "stream", "--master", master]
+    command = [sys.executable, "-m", "regraft", "stage", "stream", "--master", master]
     command += [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     with running(command, run_dir) as process:
         yield process

@@ -92,9 +92,11 @@ class ReachedRing:
         return reached
 
     def _copy(self) -> ReachedRing:
+        """Return a ring to change; nothing is priced again, and its configuration and state are its own."""
         copied = object.__new__(ReachedRing)
-        known = {name: value for name, value in self.__dict__.items() if name not in ("configuration", "state")}
-        copied.__dict__.update(known)
+        copied._start, copied._ring, copied._delay_weight = self._start, self._ring, self._delay_weight
+        copied._present, copied._homes, copied._counts = self._present, self._homes, self._counts
+        copied._topic_costs = self._topic_costs
         return copied
 
     def _reassign(self, id_moves: tuple[IdMove, ...]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from regraft.controller.state.local_deliveries import deliveries_between_per_s
 from regraft.controller.state.overlay_state import ContentState
 from regraft.overlay.cut_off import CutOff
+from regraft.overlay.derived_values import derived_value, hand_on
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import ScotCosts
 from regraft.schemas.arrays import Floats
@@ -50,7 +51,7 @@ class ScotState(ContentState):
 
     configuration: ScotConfiguration
 
-    @cached_property
+    @derived_value
     def costs(self) -> ScotCosts:
         """The cost of each publisher at each home in each span. Raises ValueError if it is unknown."""
         return ScotCosts(self.configuration, self.inventory, self.span_sets)
@@ -68,6 +69,6 @@ class ScotState(ContentState):
         """Return the same windows on another overlay; costs do not depend on homes."""
         seen = ScotState(configuration, self.inventory, self.windows)
         is_same = configuration.regions == self.configuration.regions
-        if is_same and configuration.region_links == self.configuration.region_links and "costs" in self.__dict__:
-            seen.__dict__["costs"] = self.costs
+        if is_same and configuration.region_links == self.configuration.region_links:
+            hand_on(self, seen, ScotState.costs)
         return seen

@@ -18,6 +18,7 @@ from regraft.controller.state.local_deliveries import deliveries_between_per_s
 from regraft.controller.state.overlay_state import ContentState
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cut_off import CutOff
+from regraft.overlay.derived_values import derived_value, hand_on
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.publisher_sets import PublisherSets
 from regraft.overlay.sets.time_slices import time_slices
@@ -50,23 +51,23 @@ class TreeState(ContentState):
 
     configuration: TreeConfiguration
 
-    @cached_property
+    @derived_value
     def window_sets(self) -> tuple[DeliverySets, ...]:
         """The delivery sets of each window, with every publisher at its home in the configuration."""
         homes = self.configuration.home_of
         return tuple(window.sets_at(homes) for window in self.windows)
 
-    @cached_property
+    @derived_value
     def sets(self) -> DeliverySets:
         """The delivery sets of the whole horizon, each notification once."""
         return DeliverySets.joined(self.window_sets)
 
-    @cached_property
+    @derived_value
     def weighted(self) -> WeightedSets:
         """The delivery sets of the whole horizon as one span, with equal ones merged."""
         return WeightedSets.over_all(self.window_sets)
 
-    @cached_property
+    @derived_value
     def interest(self) -> NDArray[np.int64]:
         """I_ij over the horizon, counted from the delivery sets on first use."""
         return self.weighted.interest()
@@ -87,7 +88,7 @@ class TreeState(ContentState):
         """The cost of handing over to subscribers in each span; 0 without prices."""
         return access_by_span_per_s(self.inventory, self.windows, self.slice_count)
 
-    @cached_property
+    @derived_value
     def publisher_costs(self) -> PublisherCosts:
         """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree."""
         return PublisherCosts(self.configuration, self.inventory, self.span_sets)
@@ -104,7 +105,7 @@ class TreeState(ContentState):
         """The true cost of the tree with its publishers, over the horizon. Shared: copy it before making a change."""
         return OverlayCosts(self.configuration, self.inventory, self.publisher_sets)
 
-    @cached_property
+    @derived_value
     def local_deliveries(self) -> dict[str, dict[str, int]]:
         """The number of hand-overs to subscribers, by publisher and broker."""
         deliveries: dict[str, dict[str, int]] = {}
@@ -114,7 +115,7 @@ class TreeState(ContentState):
                 at_broker[broker] = at_broker.get(broker, 0) + count
         return deliveries
 
-    @cached_property
+    @derived_value
     def deliveries_per_s(self) -> NDArray[np.float64]:
         """Hand-overs per second to subscribers at each broker (column) of what is published at each (row)."""
         return deliveries_between_per_s(self.windows, self.configuration.home_of, self.inventory.index)
@@ -175,12 +176,10 @@ class TreeState(ContentState):
     def with_configuration(self, configuration: TreeConfiguration) -> TreeState:
         """Return the same windows on another tree; what does not depend on it is not computed again."""
         seen = TreeState(configuration, self.inventory, self.windows)
+        hand_on(self, seen, TreeState.local_deliveries)
         if configuration.homes == self.configuration.homes:
-            for name in ("window_sets", "sets", "weighted", "interest", "deliveries_per_s"):
-                if name in self.__dict__:
-                    seen.__dict__[name] = self.__dict__[name]
-        if "local_deliveries" in self.__dict__:
-            seen.__dict__["local_deliveries"] = self.local_deliveries
-        if configuration.links == self.configuration.links and "publisher_costs" in self.__dict__:
-            seen.__dict__["publisher_costs"] = self.publisher_costs
+            hand_on(self, seen, TreeState.window_sets, TreeState.sets, TreeState.weighted, TreeState.interest)
+            hand_on(self, seen, TreeState.deliveries_per_s)
+        if configuration.links == self.configuration.links:
+            hand_on(self, seen, TreeState.publisher_costs)
         return seen

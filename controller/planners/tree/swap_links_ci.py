@@ -169,7 +169,7 @@ def agreed_swaps(
 ) -> dict[LinkSwap, str]:
     """Return the swaps on which the brokers of each cycle would agree by what they know, each with its reason.
 
-    ``paths`` is from ``overlay.tree.horizon_paths``, whose greatest length is the horizon eta.
+    ``paths`` is from ``controller.planners.tree.swap_links_ci``, whose greatest length is the horizon eta.
     """
     inventory = state.inventory
     degrees = np.array([len(state.configuration.neighbours[broker]) for broker in inventory.brokers])
@@ -184,7 +184,7 @@ def agreed_swaps(
 def local_knowledge(state: TreeState, paths: Mapping[int, Paths]) -> LocalKnowledge:
     """Return what brokers know if they compare everything that they received in the horizon exactly.
 
-    ``paths`` is from ``overlay.tree.horizon_paths``.
+    ``paths`` is from ``controller.planners.tree.swap_links_ci``.
     """
     inventory, interest = state.inventory, state.interest
     phi = mean_common_interest(paths, interest)

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.api.overlays import DeliverySets, digit_planes, merge_sets
+from regraft.api.overlays import DeliverySets, digit_planes, fill_in, merge_sets
 from regraft_lab.psoop.paper_workload import Ids, Workload
 
 
@@ -41,8 +41,8 @@ class Caches:
         words, _ = digit_planes(each, np.ones(len(each), dtype=np.int64), len(brokers))
         columns = tuple(("cached", column) for column in range(words.shape[1]))
         sets = DeliverySets(tuple(brokers), columns, words, span_s, words)
-        # Fill in the cached property: finding the sets again among hundreds of thousands of bits would be slow.
-        sets.__dict__["distinct"] = merge_sets([(held, self.counts)], len(brokers))
+        # Finding the sets again among hundreds of thousands of bits would be slow.
+        fill_in(sets, DeliverySets.distinct, merge_sets([(held, self.counts)], len(brokers)))
         return sets
 
 

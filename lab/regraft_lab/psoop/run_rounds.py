@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.api.overlays import DeliverySets, Inventory, WeightedSets
+from regraft.api.overlays import DeliverySets, Inventory, WeightedSets, fill_in
 from regraft.api.planning import ClosedWindow, TreeState
 from regraft.api.trees import TreeConfiguration, overlay_cost
 from regraft_lab.psoop.adapt_overlay import Round, Variant, adapt
@@ -70,12 +70,14 @@ class CacheKnowledge:
     def __init__(self, caches: Caches, brokers: Sequence[str], span_ticks: float) -> None:
         sets = caches.delivery_sets(brokers, span_ticks)
         self._window = ClosedWindow(0, round(span_ticks), sets)
-        self._known = {"sets": sets, "weighted": WeightedSets.over_all([sets]), "interest": caches.interest}
+        self._sets, self._weighted, self._interest = sets, WeightedSets.over_all([sets]), caches.interest
 
     def state(self, configuration: TreeConfiguration, inventory: Inventory) -> TreeState:
         """Return the state of this knowledge on one tree with the current costs."""
         state = TreeState(configuration, inventory, (self._window,))
-        state.__dict__.update(self._known)
+        fill_in(state, TreeState.sets, self._sets)
+        fill_in(state, TreeState.weighted, self._weighted)
+        fill_in(state, TreeState.interest, self._interest)
         return state
 
 

@@ -4,11 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regraft.api.overlays import Inventory
+from regraft.api.overlays import DeliverySets, Inventory
+from regraft.api.planning import TreeState
 from regraft.api.trees import TreeConfiguration, random_tree
 from regraft_lab.psoop.adapt_overlay import CI, MST, RANDOM_TREE
+from regraft_lab.psoop.broker_caches import CacheReader
 from regraft_lab.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
-from regraft_lab.psoop.run_rounds import OverlayRun, run_rounds
+from regraft_lab.psoop.run_rounds import CacheKnowledge, OverlayRun, paper_caches, run_rounds
 from regraft_lab.psoop.topologies import uniform_costs
 from regraft_lab.yardsticks.yardstick_trees import minimum_spanning_tree
 
@@ -61,3 +63,20 @@ def test_all_overlays_carry_all_notifications(workload: Workload, tree: TreeConf
     for run in runs:
         assert 10 * workload.notification_count <= sum(run.forwarding) <= 12 * workload.notification_count
     assert reported == [2] * 4
+
+
+def test_what_the_caches_know_is_computed_once_for_all_overlays(
+    workload: Workload, tree: TreeConfiguration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No planner finds the sets of the caches, the distinct ones among them, or the interest again."""
+    computed: list[object] = []
+    for value in (TreeState.sets, TreeState.weighted, TreeState.interest, DeliverySets.distinct):
+        monkeypatch.setattr(value, "func", computed.append)
+    caches = paper_caches(CacheReader(workload), workload, 1_000)
+    knowledge = CacheKnowledge(caches, BROKERS, 1_000.0)
+    one, other = (knowledge.state(tree, drawn_costs(seed, tree)) for seed in range(2))
+    assert one.sets is other.sets
+    assert one.weighted is other.weighted
+    assert one.interest is other.interest is caches.interest
+    assert one.sets.distinct[1].sum() == caches.counts.sum()
+    assert computed == []

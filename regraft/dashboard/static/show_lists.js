@@ -20,7 +20,7 @@ export function showAlerts(store, pane) {
   function show() {
     const alerts = store.parts.alerts;
     showIfOther(active, alerts?.active ?? null, () => {
-      if (!alerts) return element("p", { class: "muted" }, "The alert stage has not reported: start it with `regraft alerts run`.");
+      if (!alerts) return element("p", { class: "muted" }, "The alert stage has not reported: start it with `regraft stage alerts`.");
       return alerts.active.length ? alertTable(alerts.active) : element("p", { class: "muted" }, "None.");
     });
     showIfOther(recent, alerts?.recent ?? null, () => (alerts?.recent?.length ? alertTable(alerts.recent) : element("p", { class: "muted" }, "None.")));

@@ -8,7 +8,8 @@ belong here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -34,12 +35,15 @@ class StructuredCyclicOverlay:
 
     tree: nx.Graph[str]
     cluster_count: int
-    regions: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Check the tree and the number of clusters. Raises OverlayShapeError."""
         _check(self.tree, self.cluster_count)
-        object.__setattr__(self, "regions", tuple(sorted(self.tree.nodes)))
+
+    @cached_property
+    def regions(self) -> tuple[str, ...]:
+        """The regions, sorted."""
+        return tuple(sorted(self.tree.nodes))
 
     def brokers(self) -> list[ScotBroker]:
         """Return all brokers, cluster by cluster."""

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.overlay.derived_values import derived_value
 from regraft.overlay.sets.distinct_sets import Counts, digit_planes, distinct_sets
 from regraft.schemas.arrays import Words
 
@@ -176,7 +177,7 @@ class DeliverySets:
         """All notifications of the span, shape (columns,): each was at least published somewhere."""
         return np.asarray(np.bitwise_or.reduce(self.words, axis=0), dtype=np.uint64)
 
-    @cached_property
+    @derived_value
     def distinct(self) -> tuple[Words, Counts]:
         """The distinct V(n), a bit for each broker, and the count of notifications with each; computed on first use."""
         return distinct_sets(self.words)

@@ -6,6 +6,7 @@ publisher at every home on the present tree. Choosing changes does not belong he
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 import numpy as np
@@ -36,8 +37,7 @@ class OverlayCosts:
 
     def copy(self) -> OverlayCosts:
         """Return an independent copy, to try changes on."""
-        copied = object.__new__(OverlayCosts)
-        copied.__dict__.update(self.__dict__)
+        copied = copy.copy(self)
         copied.homes, copied.tree = self.homes.copy(), self.tree.copy()
         return copied
 

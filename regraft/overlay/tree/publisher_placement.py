@@ -6,6 +6,7 @@ publishers and homes at once. Choosing moves does not belong here.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -60,8 +61,7 @@ class PublisherPlacement:
 
     def copy(self) -> PublisherPlacement:
         """Return an independent copy with the same limits, to try moves on."""
-        copied = object.__new__(PublisherPlacement)
-        copied.__dict__.update(self.__dict__)
+        copied = copy.copy(self)
         copied.homes, copied.loads_per_s, copied._own = self.homes.copy(), self.loads_per_s.copy(), self._own.copy()
         return copied
 

@@ -178,7 +178,7 @@ def test_hundreds_of_moves_are_counted_but_not_listed() -> None:
 
 
 def test_of_many_links_a_few_are_named() -> None:
-    """A line in a terminal has room for three; `regraft plans show` lists all."""
+    """A line in a terminal has room for three; `regraft plans list` lists all."""
     links = tuple((f"b0{at}", f"b1{at}") for at in range(5))
     several = Proposal("p", links, links, 0.0, 0.0, 0.0, "")
     assert changes_text(several) == "5 links for 5 (b00-b10, b01-b11, b02-b12 and 2 more)"

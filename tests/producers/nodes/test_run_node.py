@@ -80,7 +80,7 @@ class NodeProcesses:
 
     def begin(self, broker: str, *more: str) -> None:
         command = [
-            sys.executable, "-m", "regraft", "node", "--broker", broker,
+            sys.executable, "-m", "regraft", "stage", "node", "--broker", broker,
             "--connector", self.servers[broker].connector_url, "--bootstrap", self.kafka.bootstrap,
             "--set", f"kafka.namespace={self.namespace}",
             "--set", f"run.directory={self.directory}", *more,
@@ -405,7 +405,7 @@ def test_a_node_that_cannot_start_reports_why(
     (tmp_path / "peers.json").write_text(peers)
     run = subprocess.run(
         [
-            sys.executable, "-m", "regraft", "node", "--broker", broker, "--connector", f"nats://127.0.0.1:{free_port()}",
+            sys.executable, "-m", "regraft", "stage", "node", "--broker", broker, "--connector", f"nats://127.0.0.1:{free_port()}",
             "--bootstrap", kafka.bootstrap, "--set", "kafka.namespace=second", "--set", f"run.directory={tmp_path}",
         ],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,

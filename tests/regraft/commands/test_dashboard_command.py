@@ -38,13 +38,19 @@ def test_a_revoked_token_is_refused_by_the_dashboard(monkeypatch: pytest.MonkeyP
     place = ["--set", f"run.directory={tmp_path}"]
     made = json.loads(CliRunner().invoke(app, ["dashboard", "token", "--by", "Ana", "--json", *place]).stdout)
     file = load_settings({"run": {"directory": tmp_path}}).dashboard.revoked_path
-    first = CliRunner().invoke(app, ["dashboard", "revoke", made["id"], *place])
-    again = CliRunner().invoke(app, ["dashboard", "revoke", made["token"], *place])
+    first = CliRunner().invoke(app, ["dashboard", "token", "--revoke", made["id"], *place])
+    again = CliRunner().invoke(app, ["dashboard", "token", "--revoke", made["token"], *place])
     assert first.stdout == f"Token {made['id']} is revoked in {tmp_path / 'revoked-tokens.txt'}.\n"
     assert again.stdout == f"Token {made['id']} was already revoked in {tmp_path / 'revoked-tokens.txt'}.\n"
     assert made["id"] in RevokedTokens(file)
-    wrong = CliRunner().invoke(app, ["dashboard", "revoke", "Ana", *place])
+    wrong = CliRunner().invoke(app, ["dashboard", "token", "--revoke", "Ana", *place])
     assert isinstance(wrong.exception, TokenSecretError)
+
+
+@pytest.mark.parametrize("words", [[], ["Ana"], ["--revoke"], ["0123456789abcdef", "--by", "Ana"]], ids=" ".join)
+def test_a_token_is_either_made_for_a_name_or_revoked_by_its_id(words: list[str]) -> None:
+    """Who forgets --revoke does not get a new token instead."""
+    assert CliRunner().invoke(app, ["dashboard", "token", *words]).exit_code == 2
 
 
 def test_the_secret_is_in_no_record_of_a_run() -> None:
@@ -62,5 +68,5 @@ def test_the_dashboard_shares_the_settings_of_the_controller(tmp_path: Path) -> 
     for name in ("bootstrap", "namespace", "redis_url", "inventory_path"):
         assert getattr(dashboard, name) == getattr(controller, name)
     assert dashboard.status_file == tmp_path / "dashboard.json"
-    assert loop_service(DASHBOARD, settings).command[-2:] == ("dashboard", "run")
+    assert loop_service(DASHBOARD, settings).command[-2:] == ("stage", "dashboard")
     assert "dashboard" in STAGES

@@ -123,4 +123,4 @@ def test_check_of_no_file_names_the_command_that_makes_one(tmp_path: Path) -> No
 
 def test_the_schema_is_printed() -> None:
     """As the reader has it."""
-    assert json.loads(RUNNER.invoke(app, ["inventory", "schema"]).stdout) == inventory_schema()
+    assert json.loads(RUNNER.invoke(app, ["inventory", "check", "--schema"]).stdout) == inventory_schema()

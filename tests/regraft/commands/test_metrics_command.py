@@ -1,4 +1,4 @@
-"""`regraft metrics` lists exactly what the stages serve."""
+"""`regraft list metrics` lists exactly what the stages serve."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from regraft.alerts.alert_metrics import AlertMetrics
 from regraft.cli import app
-from regraft.commands.metrics_command import described_metrics
+from regraft.commands.list_command import described_metrics
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.infra.process.stage_metrics import StageMetrics
@@ -60,7 +60,7 @@ def test_durations_have_one_unit() -> None:
 
 def test_the_command_needs_no_running_stage() -> None:
     """Text and JSON name the same metrics."""
-    text, document = CliRunner().invoke(app, ["metrics"]), CliRunner().invoke(app, ["metrics", "--json"])
+    text, document = (CliRunner().invoke(app, ["list", "metrics", *more]) for more in ([], ["--json"]))
     assert (text.exit_code, document.exit_code) == (0, 0)
     rows = json.loads(document.stdout)["metrics"]
     assert len(rows) == sum(len(described) for described in described_metrics().values())

@@ -47,7 +47,7 @@ def test_folders_are_written_once(tmp_path: Path) -> None:
     answer = RUNNER.invoke(app, command)
     assert answer.exit_code == 0, answer.output
     assert f"Wrote '{tmp_path}/my nodes/b01': copy its files to /srv/regraft of its machine." in answer.stdout
-    assert "Start each node there with: regraft node --settings /srv/regraft/node.toml" in answer.stdout
+    assert "Start each node there with: regraft stage node --settings /srv/regraft/node.toml" in answer.stdout
     assert "Note: kafka.bootstrap is 127.0.0.1:9092, as you gave none" in answer.stdout
     again = RUNNER.invoke(app, command)
     assert again.exit_code == 2
@@ -72,7 +72,7 @@ def test_what_is_written_starts_nodes_that_carry_messages(tmp_path: Path) -> Non
             create_topics(kafka.access, namespace="fleet")
             machines = _machines(tmp_path, servers, kafka.bootstrap)
             for broker, machine in machines.items():
-                command = [sys.executable, "-m", "regraft", "node", "--settings", str(machine / "node.toml")]
+                command = [sys.executable, "-m", "regraft", "stage", "node", "--settings", str(machine / "node.toml")]
                 with (tmp_path / f"{broker}.out").open("ab") as log:
                     nodes.append(subprocess.Popen(command, stdout=log, stderr=log, env=os.environ))
             asyncio.run(_carry(servers, machines))

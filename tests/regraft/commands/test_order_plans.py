@@ -1,10 +1,12 @@
-"""What `regraft plans approve|refuse|cancel` refuses itself, and how long it waits for the outcome of an order."""
+"""What `regraft plans approve|cancel` refuses itself, and how long it waits for the outcome of an order."""
+
+import json
 
 import pytest
 from typer.testing import CliRunner
 
 from regraft.cli import app
-from regraft.commands import plans_command
+from regraft.commands import orders_command, plans_command
 from regraft.commands.plans_command import is_awaited
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.order import OrderKind
@@ -12,7 +14,7 @@ from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 from tests.regraft.canned_run import small_plan
 
-PLAN_ORDERS = [kind for kind in OrderKind if kind.scope == "plan"]
+PLAN_ORDERS = [OrderKind.APPROVE, OrderKind.CANCEL]
 
 
 @pytest.mark.parametrize("kind", PLAN_ORDERS)
@@ -32,6 +34,41 @@ def test_an_impossible_order_is_not_stored(kind: OrderKind, phase: PlanPhase, mo
         assert f"plan-1 is {phase}: {kind} needs a plan that is proposed" in str(answer.exception)
 
 
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (["b01", "--reason", "new disks"], [(OrderKind.MAINTAIN, "new disks")]),
+        (["b01", "--end"], [(OrderKind.RETURN, "back")]),
+        (["b01", "--end", "--reason", "repaired"], [(OrderKind.RETURN, "repaired")]),
+        (["b01"], []),
+        (["b01", "--end", "--reason", " "], []),
+        (["b01", "--end", "--evacuate"], []),
+        (["b01", "--end", "--for", "5"], []),
+    ],
+)
+def test_maintenance_begins_with_a_reason_and_ends_without(
+    words: list[str], sent: list[tuple[OrderKind, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be meant is a wrong call, and nothing is stored."""
+    given: list[tuple[OrderKind, str]] = []
+    monkeypatch.setattr(
+        orders_command, "give_order", lambda _, kind, __, ___, reason, **____: given.append((kind, reason))
+    )
+    answer = CliRunner().invoke(app, ["members", "maintain", *words])
+    assert (given, answer.exit_code) == (sent, 0 if sent else 2)
+
+
+def test_a_plan_by_its_name_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown one is answered with those there are."""
+    monkeypatch.setattr(plans_command, "_stored", lambda _: [small_plan(PlanPhase.PROPOSED)])
+    shown = CliRunner().invoke(app, ["plans", "list", "plan-1"]).stdout
+    assert shown.startswith("plan-1: proposed\n")
+    assert "history:" in shown
+    assert json.loads(CliRunner().invoke(app, ["plans", "list", "plan-1", "--json"]).stdout)["plan"] == "plan-1"
+    unknown = CliRunner().invoke(app, ["plans", "list", "plan-9"])
+    assert "No plan is named plan-9: the newest are plan-1." in str(unknown.exception)
+
+
 @pytest.mark.parametrize("phase", list(PlanPhase))
 def test_an_order_is_waited_for_until_its_outcome(phase: PlanPhase) -> None:
     """A review until it is decided, a cancelled plan until brokers have dropped it or it is too late."""
@@ -44,8 +81,7 @@ def test_an_order_is_waited_for_until_its_outcome(phase: PlanPhase) -> None:
     [
         ("approve", PlanPhase.PREPARING, 0),
         ("approve", PlanPhase.REFUSED, 1),
-        ("refuse", PlanPhase.REFUSED, 0),
-        ("refuse", PlanPhase.PREPARING, 1),
+        ("cancel", PlanPhase.REFUSED, 0),
         ("cancel", PlanPhase.ABORTED, 0),
         ("cancel", PlanPhase.ACTIVATING, 1),
     ],

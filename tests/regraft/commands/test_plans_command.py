@@ -89,7 +89,7 @@ def test_a_plan_is_shown_approved_and_executed(kafka: RunningKafka, tmp_path: Pa
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED])
             listed = invoke(kafka, "review", "plans", "list")
             assert "plan-1 waits" in listed.stdout
-            shown = invoke(kafka, "review", "plans", "show", "plan-1").stdout
+            shown = invoke(kafka, "review", "plans", "list", "plan-1").stdout
             assert "link b00-b04 in" in shown
             assert "predicted (saves" in shown
             assert overlay.epoch == 0
@@ -169,9 +169,9 @@ def test_orders_are_in_force_for_later_readers(kafka: RunningKafka, tmp_path: Pa
     prepare_orders(orders)
     given = (
         ("pause", "--reason", "patching", "--for", "5"),
-        ("maintain", "b01", "--reason", "new disks", "--evacuate"),
-        ("return", "b01"),
-        ("maintain", "b02", "--reason", "new disks"),
+        ("members", "maintain", "b01", "--reason", "new disks", "--evacuate"),
+        ("members", "maintain", "b01", "--end"),
+        ("members", "maintain", "b02", "--reason", "new disks"),
     )
     for arguments in given:
         answer = invoke(kafka, "orders", *arguments, directory=tmp_path)

@@ -14,14 +14,14 @@ from regraft.stages import run_stage as stage_module
 
 COMMANDS = [
     ["run"],
-    ["control"],
-    ["stream"],
+    ["stage", "control"],
+    ["stage", "stream"],
     ["recover"],
-    ["node", "--broker", "b01", "--connector", "nats://127.0.0.1:7422"],
+    ["stage", "node", "--broker", "b01", "--connector", "nats://127.0.0.1:7422"],
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_without_an_inventory_no_command_invents_brokers(command: list[str], tmp_path: Path) -> None:
     """One sentence names the setting, the file, the page and the command that makes it; nothing is written."""
     answer = CliRunner().invoke(app, [*command, "--set", f"run.directory={tmp_path / 'run'}"])
@@ -30,19 +30,19 @@ def test_without_an_inventory_no_command_invents_brokers(command: list[str], tmp
     assert f"run.directory is '{tmp_path}/run'" in fault
     for part in (f"{tmp_path}/run/inventory.json", "regraft inventory make", "docs/inventory.md"):
         assert part in fault
-    assert ("--emulate" in fault) == (command[0] in ("run", "control", "stream"))
+    assert ("--emulate" in fault) == (command[:2] in (["run"], ["stage", "control"], ["stage", "stream"]))
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("command", ["control", "stream", "emulate"])
-def test_stages_of_emulated_brokers_place_them(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stage", ["control", "stream", "emulate"])
+def test_stages_of_emulated_brokers_place_them(stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same settings, each stage on each machine gets the same brokers."""
     flags = ["--set", f"run.directory={tmp_path}", "--set", "demo.brokers=6"]
-    monkeypatch.setitem(stage_module.STAGES, command, lambda *_: 0)
+    monkeypatch.setitem(stage_module.STAGES, stage, lambda *_: 0)
     monkeypatch.setattr(stage_module, "check_topics", lambda *_, **__: None)
     monkeypatch.setattr(log_stream, "configure_logs", lambda *_: None)  # Not to the runner's stream.
-    emulated = [] if command == "emulate" else ["--emulate"]
-    answer = CliRunner().invoke(app, [command, *emulated, *flags])
+    emulated = [] if stage == "emulate" else ["--emulate"]
+    answer = CliRunner().invoke(app, ["stage", stage, *emulated, *flags])
     assert answer.exit_code == 0, answer.output
     placed = json.loads((tmp_path / "inventory.json").read_text())
     own = load_settings({"run": {"directory": tmp_path / "other"}, "demo": {"brokers": 6}})

@@ -6,6 +6,7 @@ the better overlay does not belong here.
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,8 +109,7 @@ class ChangeSequence:
         return []
 
     def _copy(self) -> ChangeSequence:
-        copied = object.__new__(ChangeSequence)
-        copied.__dict__.update(self.__dict__)
+        copied = copy.copy(self)
         copied.reached = self.reached.copy()
         copied._to_remove, copied._to_add = set(self._to_remove), set(self._to_add)
         copied._to_move = dict(self._to_move)
