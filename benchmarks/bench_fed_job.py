@@ -4,9 +4,9 @@
 
 For each size an overlay first runs on the virtual clock, dated a little in the future; every batch that its brokers
 would send (4 a second each) is kept in encoded form. Each batch then goes to a real Kafka at its time, and ``regraft
-stream`` (local[2], with the default settings for a fleet of this size) aggregates them to windows of 5 s. Prints CPU
-time per second of telemetry (cores) and memory of both, how long after its end a window was in Kafka, and whether the
-job kept up. Exponents are log-log slopes over all sizes. Asserts that no window is missing, incomplete or written
+stage stream`` (local[2], with the default settings for a fleet of this size) aggregates them to windows of 5 s. Prints
+CPU time per second of telemetry (cores) and memory of both, how long after its end a window was in Kafka, and whether
+the job kept up. Exponents are log-log slopes over all sizes. Asserts that no window is missing, incomplete or written
 twice, and that no row was late.
 """
 

@@ -38,8 +38,8 @@ class NodeSettings:
     connector: Annotated[
         str | None,
         "the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an "
-        "MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft "
-        "node --connector` gives it; several servers of one cluster are separated by commas",
+        "MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; as "
+        "`regraft stage node --connector`; several servers of one cluster are separated by commas",
     ] = None
     connector_user: Annotated[str | None, "user to log in as at the real broker; none for no login"] = None
     connector_password_file: Annotated[

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from regraft import __version__
 from regraft.cli import app
+from regraft.commands.stage_command import StageName
 from regraft.settings.run_settings import load_settings, section_models
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +91,7 @@ def test_containers_run_commands_of_images_that_are_built(file: Path) -> None:
         arguments = container["args"]
         if arguments[:3] == ["python", "-m", "regraft"]:
             assert arguments[3] in known
+            assert arguments[3] != "stage" or arguments[4] in list(StageName)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

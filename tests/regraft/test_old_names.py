@@ -1,5 +1,6 @@
 """How many commands there are, and that former names of commands lead to the present ones."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from regraft.commands.old_names import NEW_NAMES, with_new_names
 from regraft.commands.stage_command import StageName
 
 RUNNER = CliRunner()
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("regraft", "controller", "producers", "schemas", "streaming")
+READ = {".": "*", **dict.fromkeys(("docs", "lab", "infra", "benchmarks", "tests", *PACKAGES), "**/*")}
+TEXTS = {".md", ".py", ".js", ".toml", ".yml", ".yaml", ".service", ".conf"}
+EXEMPT = {"CHANGELOG.md", "test_old_names.py"}
 COMMANDS_MAX = 37  # It only shrinks.
 
 
@@ -49,6 +55,22 @@ def test_a_call_by_a_former_name_does_the_same(tmp_path: Path) -> None:
     assert (former.stdout, former.exit_code) == (present.stdout, present.exit_code)
     assert former.stderr.startswith("Warning: `regraft control` is now `regraft stage control`; ")
     assert present.stderr == ""
+
+
+def test_nothing_of_this_repository_uses_a_former_name() -> None:
+    """Who follows a document, a message or a manifest gets no warning."""
+    between = r"[\s\"',]+"  # Also in a list of words, and over the end of a line.
+    names = "|".join(between.join(old) for old in NEW_NAMES)
+    former = re.compile(rf"\bregraft{between}(?:{names})\b(?![.-])")
+    paths = [path for folder in READ for path in (ROOT / folder).glob(READ[folder]) if path.suffix in TEXTS]
+    found = {
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in paths
+        if path.is_file() and path.name not in EXEMPT
+        for match in former.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert len(paths) > 1_000
+    assert not found
 
 
 @pytest.mark.parametrize(
