@@ -212,7 +212,7 @@ def figures_of(seen: Outcome, brokers: int, rate_per_s: float, sent: Sequence[Se
     delays_ms = [kafka_ms - marker.window_end_ms for marker, kafka_ms in seen.markers[WARM_UP_WINDOWS:]]
     fed_s = (sent[-1][0] - sent[0][0]) / 1_000
     records_per_s = len(sent) / fed_s
-    found: dict[str, tuple[float, str]] = {
+    figures: dict[str, tuple[float, str]] = {
         "records_per_s": (round(records_per_s), "1/s"),
         "bytes_per_s": (round(sum(len(value) for _, _, value in sent) / fed_s), "bytes/s"),
         "cells_per_record": (round(seen.status["cells"] / max(seen.status["records"], 1), 2), "cells"),
@@ -228,7 +228,7 @@ def figures_of(seen: Outcome, brokers: int, rate_per_s: float, sent: Sequence[Se
         "window_end_to_kafka_ms_p95": (percentile(delays_ms, 0.95), "ms"),
         "windows_measured": (len(delays_ms), "windows"),
     }
-    return [Figure(name, where, value, unit) for name, (value, unit) in found.items()]
+    return [Figure(name, where, value, unit) for name, (value, unit) in figures.items()]
 
 
 GROWING = ("cores_", "rss_", "micro_batch_")
@@ -237,14 +237,14 @@ GROWING = ("cores_", "rss_", "micro_batch_")
 def exponents_of(figures: Sequence[Figure]) -> list[Figure]:
     """Return the growth exponent of each resource over all sizes; nothing if there is only one size."""
     names = list(dict.fromkeys(figure.name for figure in figures if figure.name.startswith(GROWING)))
-    found = []
+    exponents = []
     for name in names:
         mine = [(int(figure.where["brokers"]), figure.value) for figure in figures if figure.name == name]
         sizes, values = zip(*mine, strict=True)
         if len(mine) > 1:
             where: dict[str, str | int | float] = {"sizes": ",".join(map(str, sizes))}
-            found.append(Figure(f"exponent of {name}", where, round(exponent(sizes, values), 2), "1"))
-    return found
+            exponents.append(Figure(f"exponent of {name}", where, round(exponent(sizes, values), 2), "1"))
+    return exponents
 
 
 def main() -> None:
@@ -260,11 +260,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bench-fed-job-") as folder:
             sent = make_telemetry(brokers, given.rate, given.seconds, Path(folder))
             seen = run_job_on(sent, given.seconds, Path(folder), given.set)
-            found = figures_of(seen, brokers, given.rate, sent)
-            for figure in found:
+            run_figures = figures_of(seen, brokers, given.rate, sent)
+            for figure in run_figures:
                 print(f"{brokers:>5} brokers  {figure.name:<30} {figure.value:>12,.6g} {figure.unit}", flush=True)
             check(seen, brokers, given.seconds)
-            figures += found
+            figures += run_figures
     for figure in (grown := exponents_of(figures)):
         print(f"{'':>14} {figure.name:<30} {figure.value:>12,.2f}")
     figures += grown

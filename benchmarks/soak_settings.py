@@ -80,17 +80,12 @@ def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[st
         "demo": {"brokers": plan.brokers},
         "spark": {"driver_memory_mb": HEAP_MB},
         "emulator": {
-            "flush_ms": min(250.0 * plan.speed, 1_000.0),
-            "settle_s": max(30.0 * plan.speed, 300.0),
             "metrics_port": ports["emulator"],
             "workload": {
                 "notifications_per_s": plan.rate_per_s,
                 "lifetime_s_mean": plan.lifetime_s,
-                "regime_change_every_s": plan.regime_min * 60,
-                "regime_change_spread_s": 30.0,
-                "burst_every_s": plan.burst_min * 60,
-                "burst_s": 60.0,
-                "burst_factor": 3.0,
+                "regime_change": f"interests over 30 every {plan.regime_min * 60:g}",
+                "bursts": f"every {plan.burst_min * 60:g} for 60 by 3",
             },
         },
         "streaming": {
@@ -110,9 +105,6 @@ def _controller_flags(plan: SoakPlan) -> dict[str, Any]:
     return {
         "dry_run": False,
         "horizon_lifetimes": 1.0,
-        "verify_ms_max": 24 * window_ms,
-        "lookback_ms": 60 * window_ms,
         "decision": {"window_age_ms_max": 12 * window_ms},
         "assembly": {"future_ms_max": plan.scaled(600_000)},
-        "transition": {"drain_ms": plan.scaled(60_000)},
     }

@@ -5,7 +5,7 @@ Reads neither files nor the environment; ``regraft`` fills it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,7 @@ from regraft.infra.process.serve_metrics import port_faults
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, text_faults, with_texts
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
@@ -56,18 +57,18 @@ class EmulatorSettings:
     # Length of a broker's queue beyond which notifications are dropped.
     queue_length_max: int = 10_000
     link_bytes_per_ms: Annotated[float | None, "bandwidth of a link in each direction, none for no limit"] = None
-    flush_ms: Annotated[float, "pause between two telemetry batches of a broker"] = 250.0
+    # Pause between two telemetry batches of a broker: twenty batches in a window of 5 s, so that one late batch does
+    # not make it incomplete. Longer on a faster clock, at most a second, as each is a Kafka record.
+    flush_ms: float = 250.0
     # Pause between two polls for commands.
     command_poll_ms: float = 20.0
     # How many probes per second all brokers together send over links that are not in the overlay, each broker in turn
     # to its 40 nearest peers, so that the controller knows what these links would cost; 0 for none. Default 40: each
     # of 40 brokers has probed all others within 40 s.
     candidate_probes_per_s: float = 40.0
-    settle_s: Annotated[
-        float,
-        "age from which a missing notification counts as lost; longer than any outage, because a transition that "
-        "waits for its controller holds deliveries back",
-    ] = 300.0
+    # Age from which a missing notification counts as lost: longer than any outage, because a transition that waits for
+    # its controller holds deliveries back. Longer on a faster clock.
+    settle_s: float = 300.0
     # How long the end waits at most for the model to become quiet.
     drain_s_max: float = 60.0
     # How long telemetry and results wait while Kafka is unreachable.
@@ -80,10 +81,20 @@ class EmulatorSettings:
         'such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20", "cut '
         'b01,b02 at 20 for 10"; TARGETS may be "site:4", the four brokers nearest to one another',
     ] = ()
-    chaos_every_s: Annotated[float | None, "mean pause between two random outages, none for no random outages"] = None
-    chaos_until_s: Annotated[float | None, "time after which no random outage starts, none for no end"] = None
-    chaos_for_s: Annotated[float, "mean length of a random outage"] = 20.0
-    chaos_kinds: Annotated[tuple[str, ...], "which kinds occur: death, suspension, slow, cut"] = tuple(OutageKind)
+    # Mean pause between two random outages, none for none. These fields are given by the text below.
+    chaos_every_s: float | None = None
+    # Time after which no random outage starts, none for no end.
+    chaos_until_s: float | None = None
+    # Mean length of a random outage.
+    chaos_for_s: float = 20.0
+    # Which kinds occur.
+    chaos_kinds: tuple[str, ...] = tuple(OutageKind)
+    random_outages: Annotated[
+        str | None,
+        'outages drawn at random, such as "every 20 for 20 until 600 kinds death,slow": the mean pause between two, '
+        "and unless other values are given 20 s each on average, without end, of the kinds death, suspension, slow and "
+        "cut; none for none",
+    ] = None
     # Largest share of the brokers that may be down at once.
     chaos_down_share_max: float = 0.25
     newcomers: Annotated[
@@ -98,7 +109,8 @@ class EmulatorSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
     # The run's clock; the wall clock unless a run is sped up.
     clock: RunClock = field(default_factory=RunClock)
     # Kafka's TLS and SASL.
@@ -118,18 +130,18 @@ class EmulatorSettings:
         "how many subscribers each broker reports separately, those that receive most, so that they can move by "
         "themselves; each costs some additional cells. Default 0",
     ] = 0
-    sample_share: Annotated[
-        float,
-        "the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: "
-        "less telemetry, but costs become estimates (docs/sampling.md)",
-    ] = 1.0
+    # The share of all notifications that are reported in full.
+    sample_share: float = 1.0
     # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
     # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
     sample_run: int = 4
-    sample_counts_s: Annotated[
-        int,
-        "over how many seconds deliveries of all other notifications are counted together, a divisor of the window",
-    ] = 5
+    # Over how many seconds deliveries of all other notifications are counted together: five times fewer cells, and a
+    # window of 5 s is the shortest that operators have reason to take. With other windows, a divisor of theirs.
+    sample_counts_s: int = 5
+
+    def with_texts(self) -> EmulatorSettings:
+        """Return the settings with the fields that their texts give."""
+        return replace(with_texts(self, EMULATOR_TEXTS), workload=with_texts(self.workload, WORKLOAD_TEXTS))
 
     @property
     def sampling(self) -> Sampling:
@@ -174,9 +186,9 @@ class EmulatorSettings:
             faults.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
         if self.detours not in set(Detours):
             faults.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
-        faults += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
+        faults += sampling_faults(self.sample_counts_s, self.sample_run)
         faults += self._broker_faults() + self._outage_faults()
-        faults += port_faults(self.metrics_port, self.metrics_host)
+        faults += port_faults(self.metrics_port)
         faults += [f"workload.{fault}" for fault in self.workload.faults()]
         return faults + [f"checkins.{fault}" for fault in self.checkins.faults()]
 
@@ -191,13 +203,13 @@ class EmulatorSettings:
                 f"outages has a suspension, which {kind} does not support: nodes share a process, so use death"
             )
         if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            faults.append(f"chaos_kinds has suspension, which {kind} does not support: list only death, slow and cut")
+            faults.append(f"random_outages has suspension, which {kind} does not support: add kinds death,slow,cut")
         if self.newcomers:
             faults.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
         return faults
 
     def _outage_faults(self) -> list[str]:
-        faults = too_small(
+        faults = text_faults(self, EMULATOR_TEXTS) + too_small(
             [
                 ("chaos_every_s", 1.0 if self.chaos_every_s is None else self.chaos_every_s, 0.1, "pauses need time"),
                 ("chaos_for_s", self.chaos_for_s, 0.1, "an outage needs time"),
@@ -208,7 +220,9 @@ class EmulatorSettings:
             faults.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
         unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
         if unknown or not self.chaos_kinds:
-            faults.append(f"chaos_kinds has {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}")
+            faults.append(
+                f"random_outages has kinds {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}"
+            )
         checks = [(outage_of, text) for text in self.outages] + [(newcomer_of, text) for text in self.newcomers]
         for check, text in checks:
             try:

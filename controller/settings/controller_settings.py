@@ -33,10 +33,9 @@ TERM_FIRST = 1  # Of the first leader; 0 is sent by controllers that do not supp
 class AssemblyLimits:
     """How long a window waits to be complete, and how many may wait."""
 
-    completeness_share_min: Annotated[
-        float,
-        "share of a broker's batches that must have arrived, or no decision is based on the window",
-    ] = 0.95
+    # Share of a broker's batches that must have arrived, or no decision is based on the window. 0.95: of the twenty
+    # batches of a window of 5 s one may be missing.
+    completeness_share_min: float = 0.95
     # How long a window waits for its rows after its marker, and for an earlier window's marker.
     rows_wait_ms: int = 10_000
     # Windows that may wait; beyond it the oldest is dropped.
@@ -61,11 +60,9 @@ class TransitionLimits:
     prepare_ms: int = 20_000
     # Until every broker works with both configurations.
     activate_ms: int = 20_000
-    drain_ms: Annotated[
-        int,
-        "until no broker sees a notification of the old configuration any more; the longest phase, because it waits "
-        "for queues",
-    ] = 60_000
+    # Until no broker sees a notification of the old configuration any more; the longest phase, because it waits for
+    # queues, which may hold a minute of traffic.
+    drain_ms: int = 60_000
     # Until every broker has dropped the old configuration, and until an abort is answered.
     retire_ms: int = 20_000
     # Pause after which an unanswered command is sent again.
@@ -136,13 +133,11 @@ class ControllerSettings:
         "would have achieved. Default none; each takes its time once per window",
     ] = ()
     horizon_lifetimes: Annotated[float, "how many mean lifetimes of a subscription a decision looks back"] = 4.0
-    recent_lifetimes: Annotated[
-        float,
-        "how many lifetimes a decision looks back first; further only if it finds nothing to change there, and then "
-        "what it finds must save on the recent windows, too. Default 1: gradual changes of traffic are followed "
-        "sooner, and what takes many windows to distinguish from luck is still found (docs/decisions.md); 0 "
-        "considers all of them at once",
-    ] = 1.0
+    # How many lifetimes a decision looks back first; further only if it finds nothing to change there, and then what it
+    # finds must save on the recent windows, too. 1: gradual changes of traffic are followed sooner, and what takes many
+    # windows to distinguish from luck is still found (docs/decisions.md). 0, as in old recordings, considers all of
+    # them at once.
+    recent_lifetimes: float = 1.0
     subscription_lifetime_s: Annotated[
         float | None,
         "the mean lifetime, if known; none measures it from telemetry and the clients topic",
@@ -173,14 +168,12 @@ class ControllerSettings:
     ] = 2.0
     # Complete windows on which an executed plan is verified. Default 2.
     verify_windows: int = 2
-    verify_ms_max: Annotated[
-        int,
-        "how long a plan waits for later windows that verify it before it is closed unverified. Default 2 minutes",
-    ] = 2 * MINUTE_MS
-    lookback_ms: Annotated[
-        int,
-        "how much of the state topics a restarted controller reads again. Default 5 minutes",
-    ] = 5 * MINUTE_MS
+    # How long a plan waits for later windows that verify it: 24 windows, ten times what verification takes, so that a
+    # few incomplete ones do not leave it unverified. In proportion with longer windows.
+    verify_ms_max: int = 2 * MINUTE_MS
+    # How much of the state topics a restarted controller reads again: the 60 windows of the longest horizon, and no
+    # more, as older ones are never decided on. In proportion with longer windows.
+    lookback_ms: int = 5 * MINUTE_MS
     # How long a controller that is asked to stop continues the transition under way. Default 15 s, within which a
     # transition ends unless a broker is unhealthy.
     stop_ms_max: int = 15_000
@@ -200,7 +193,8 @@ class ControllerSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
     dry_run: Annotated[
         bool,
         "plans, repairs included, wait for an operator's approval (`regraft plans`) instead of being executed. "
@@ -275,7 +269,7 @@ class ControllerSettings:
         faults += self._kind_faults()
         if not self.bootstrap:
             faults.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        faults += self._horizon_faults() + port_faults(self.metrics_port, self.metrics_host)
+        faults += self._horizon_faults() + port_faults(self.metrics_port)
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
             faults.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "

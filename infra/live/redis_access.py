@@ -40,9 +40,9 @@ class RedisAccess:
                 faults.append(
                     "check_host_name is false, but the URL is not rediss://: there is no certificate to check"
                 )
-        has_password = security.password_file is not None or security.password_variable is not None
+        has_password = security.password_file is not None
         if security.username is not None and not has_password:
-            faults.append("username is given without password_file or password_variable: give one of them")
+            faults.append("username is given without password_file: give it")
         if has_password and "@" in urlsplit(self.url).netloc:
             faults.append("a password is named, but the URL holds credentials as well: remove them from the URL")
         return faults

@@ -57,8 +57,12 @@ class AlertSettings:
         Severity,
         "alerts below this severity wait in the quiet hours: info, warning or critical",
     ] = Severity.CRITICAL
-    timeout_s: Annotated[float, "timeout for connecting to a target, and again for its answer. Default 5 s"] = 5.0
-    attempts_max: Annotated[int, "attempts to send a message to a target before it becomes a dead letter"] = 4
+    # Timeout for connecting to a target, and again for its answer: a webhook that takes longer is retried, and one dead
+    # target must not hold up the others.
+    timeout_s: float = 5.0
+    # Attempts to send a message to a target before it becomes a dead letter: with the doubling pauses, some seconds, as
+    # an alert that comes later has often cleared.
+    attempts_max: int = 4
     # Pause before the second attempt, doubled from one to the next.
     backoff_s: float = 1.0
     # Bound of that pause.
@@ -83,7 +87,8 @@ class AlertSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -126,5 +131,5 @@ class AlertSettings:
         names = self.target_names
         twice = sorted({name for name in names if names.count(name) > 1})
         faults += [f"{name} is named twice in targets or webhooks" for name in twice]
-        faults += port_faults(self.metrics_port, self.metrics_host)
+        faults += port_faults(self.metrics_port)
         return faults + target_faults(self.targets) + webhook_faults(self.webhooks)

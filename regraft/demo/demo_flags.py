@@ -14,6 +14,8 @@ from regraft.dashboard.operator_tokens import make_token, read_secret
 from regraft.infra.process.find_user import find_user
 from regraft.producers.emulator.outage_schedule import SITE, OutageKind
 from regraft.producers.emulator_settings import REAL_BROKERS
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS
+from regraft.producers.workloads.stock_settings import RegimeChange
 from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
@@ -41,17 +43,17 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     scenario = scenario_of(wanted.demo.scenario)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
         workload = {**merged.get("emulator", {}).get("workload", {})}
-        workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
+        at_s = wanted.demo.running_s * wanted.demo.regime_change_share
+        workload["regime_change"] = f"{wanted.emulator.workload.regime_change or RegimeChange.INTERESTS} at {at_s:.10g}"
         merged.setdefault("emulator", {})["workload"] = workload
     preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
-    is_theirs = "demo.shadow_planners" in wanted.chosen or "shadow_planners" not in scenario.demo
-    preset["shadow_planners"] = wanted.demo.shadow_planners if is_theirs else scenario.demo["shadow_planners"]
+    shadows: Any = scenario.demo.get("shadow_planners", wanted.demo.shadow_planners)
     acting = (
         wanted.controller.planner
         if "controller.planner" in wanted.chosen
         else preset.get("planner", wanted.controller.planner)
     )
-    preset["shadow_planners"] = [name for name in preset["shadow_planners"] if name != acting]
+    preset["shadow_planners"] = [name for name in shadows if name != acting]
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
@@ -79,8 +81,10 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
 def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with random outages of brokers and links unless the user set any: one at a time, on average."""
     pause_s = wanted.demo.kill_every_s
-    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
-    chosen: dict[str, Any] = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
-    if flags.get("emulator", {}).get("brokers") in REAL_BROKERS and "emulator.chaos_kinds" not in wanted.chosen:
-        chosen["chaos_kinds"] = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION]
-    return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
+    if wanted.emulator.random_outages is not None:
+        return flags
+    given = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
+    is_real = flags.get("emulator", {}).get("brokers") in REAL_BROKERS
+    kinds = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION or not is_real]
+    text = EMULATOR_TEXTS["random_outages"].text({**given, "chaos_kinds": kinds})
+    return {**flags, "emulator": {**flags.get("emulator", {}), "random_outages": text}}

@@ -7,25 +7,24 @@ with any of them are still read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS
 
 _SWAPPING = ("swap_links_ci", "swap_links_ci_paper", "swap_links_lmst", "swap_links_lmit")
 _CACHES = ("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest")
 _CONNECTOR = (
     "_user",
     "_password_file",
-    "_credentials_file",
     "_ca_file",
     "_certificate_file",
     "_key_file",
-    "_filters",
-    "_exchange",
     "_api",
     "_api_user",
     "_api_password_file",
-    "_log_file",
-    "_session_s",
 )
 _GRAPE = ("relocate_publisher_grape", "relocate_publishers_joint")
 _REASSIGNING = ("reassign_ids_ssbr", "reassign_ids_assignment")
@@ -44,10 +43,41 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+# Settings that named a variable of the environment, which the file's setting now names as env:NAME.
+_VARIABLES = tuple(
+    f"{server}.security.{name}_variable" for server in ("kafka", "redis") for name in ("password", "key_password")
+)
+# Settings that are words of one text now.
+_TEXTS = {"emulator": EMULATOR_TEXTS, "emulator.workload": WORKLOAD_TEXTS}
+_SERVING = ("emulator", "node", "streaming", "controller", "alerts")
+# Settings of [node] that belong to one kind of connector.
+TO_CONNECTORS: Mapping[str, str] = {
+    "connector_credentials_file": "nats.credentials_file",
+    "connector_filters": "mqtt.filters",
+    "connector_exchange": "amqp.exchange",
+    "connector_log_file": "mqtt.log_file",
+    "connector_session_s": "mqtt.session_s",
+    "durable_stream": "nats.durable_stream",
+    "durable_session": "mqtt.durable_session",
+    "local_streams": "nats.local_streams",
+}
+# Those that MQTT and RabbitMQ both have now: the address of the connector decides which of them is meant.
+_OF_BOTH = ("connectors.mqtt.filters", "connectors.mqtt.durable_session")
+
 # Settings that have another full name now; from before 0.3.0, to be dropped in the release after it.
 RENAMED: Mapping[str, str] = {
     **{f"node.door{rest}": f"node.connector{rest}" for rest in ("", *_CONNECTOR)},
+    **{f"node.{old}": f"connectors.{new}" for old, new in TO_CONNECTORS.items()},
+    **{
+        f"node.{old.replace('connector', 'door')}": f"connectors.{new}"
+        for old, new in TO_CONNECTORS.items()
+        if old.startswith("connector")
+    },
     "demo.horizon_lifetimes": "controller.horizon_lifetimes",
+    "demo.shadow_planners": "controller.shadow_planners",
+    **{f"{stage}.metrics_host": "run.metrics_host" for stage in _SERVING},
+    **{old: old.replace("_variable", "_file") for old in _VARIABLES},
+    **{f"{stage}.sample_share": "run.sample_share" for stage in ("emulator", "node")},
     **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
     **{
         f"planners.{planner}.looks_max": f"planners.{planner}.evaluations_max"
@@ -57,7 +87,7 @@ RENAMED: Mapping[str, str] = {
 
 # Settings that are constants since 0.3.0, with their values; a test compares these with the code. The comment at each
 # constant says why nobody needs another value.
-FIXED: Mapping[str, float] = {
+FIXED: Mapping[str, Any] = {
     "demo.regime_change_share": 0.5,
     "emulator.workload.popularity_sigma": 0.5,
     "emulator.workload.regime_change_factor": 20.0,
@@ -66,6 +96,10 @@ FIXED: Mapping[str, float] = {
     "emulator.checkins.grid_columns": 10,
     "emulator.checkins.linger_days": 14.0,
     "emulator.checkins.connect_spread_s": 5.0,
+    "demo.drain_s_max": 60.0,
+    "emulator.flush_ms": 250.0,
+    "emulator.settle_s": 300.0,
+    "emulator.sample_counts_s": 5,
     "emulator.control_service_ms": 0.05,
     "emulator.queue_length_max": 10_000,
     "emulator.command_poll_ms": 20.0,
@@ -86,27 +120,34 @@ FIXED: Mapping[str, float] = {
     "node.kafka_outage_s_max": 600.0,
     "node.kafka_buffer_records_max": 100_000,
     "node.sample_run": 4,
+    "node.sample_counts_s": 5,
     "streaming.pause_ms_max": 1_000,
     "streaming.read_partitions_min": 0,
     "streaming.write_timeout_ms": 60_000,
     "controller.horizon_windows_min": 2,
     "controller.horizon_windows_max": 60,
+    "controller.recent_lifetimes": 1.0,
     "controller.proposals_max": 16,
     "controller.ring_delay_weight": 1.0,
     "controller.verify_windows": 2,
+    "controller.verify_ms_max": 120_000,
+    "controller.lookback_ms": 300_000,
     "controller.stop_ms_max": 15_000,
     "controller.tick_ms": 100,
     "controller.status_ms": 1_000,
     "controller.decision.tabu_lifetimes": 2.0,
     "controller.decision.change_share_min": 0.0005,
+    "controller.decision.change_noise_factor": 1.0,
     "controller.decision.broker_congestion_max": 10.0,
     "controller.decision.link_congestion_max": 100.0,
     "controller.decision.queue_wait_ms_max": 1_000.0,
+    "controller.assembly.completeness_share_min": 0.95,
     "controller.assembly.rows_wait_ms": 10_000,
     "controller.assembly.windows_pending_max": 64,
     "controller.assembly.rows_per_window_max": 500_000,
     "controller.transition.prepare_ms": 20_000,
     "controller.transition.activate_ms": 20_000,
+    "controller.transition.drain_ms": 60_000,
     "controller.transition.retire_ms": 20_000,
     "controller.transition.resend_ms": 2_000,
     "controller.members.return_pause_ms_max": 600_000,
@@ -120,6 +161,8 @@ FIXED: Mapping[str, float] = {
     "controller.links.drift_share_max": 0.15,
     "controller.sampling.delay_windows_max": 3.0,
     "controller.sampling.calm_windows": 12,
+    "alerts.timeout_s": 5.0,
+    "alerts.attempts_max": 4,
     "alerts.backoff_s": 1.0,
     "alerts.backoff_s_max": 10.0,
     "alerts.queue_max": 100,
@@ -140,6 +183,14 @@ FIXED: Mapping[str, float] = {
     "planners.pack_drop.search_words_max": 500_000_000,
     "planners.pack_drop.escape_words_max": 50_000_000,
     "planners.swap_links_cost.escape_words_max": 30_000_000,
+    "planners.swap_links_ci.order": "gain",
+    "planners.relocate_publisher_pop.order": "gain",
+    "planners.relocate_publisher_grape.order": "gain",
+    "planners.relocate_publisher_grape.grape_weight": 100,
+    "planners.relocate_publisher_grape.grape_priority": "load",
+    "planners.relocate_publisher_grape.link_delays": False,
+    "planners.relocate_publishers_joint.grape_weight": 100,
+    "planners.relocate_publishers_joint.link_delays": False,
     "planners.relocate_publisher_pop.pop_traces_min": 100,
     "planners.relocate_publisher_pop.pop_traces_max": 50,
     "planners.relocate_publisher_pop.pop_window_s": 60.0,
@@ -156,8 +207,28 @@ FIXED: Mapping[str, float] = {
     "planners.link_regions_scot.evaluations_max": 1_000,
     "planners.link_regions_scot.gain_share_min": 0.005,
 }
+_renamed: ContextVar[Mapping[str, str]] = ContextVar("renamed_settings", default=RENAMED)
+
 FIXED_SINCE = "0.3.0"
 _UNITS = ("ms", "s", "days", "windows", "lifetimes")
+
+
+def renamed_names() -> Mapping[str, str]:
+    """Return ``RENAMED``, in ``renaming_for`` with the names that hold at its connector."""
+    return _renamed.get()
+
+
+@contextmanager
+def renaming_for(connector: str) -> Iterator[None]:
+    """In this block, settings that two kinds of connectors have are those of the one that the address names."""
+    of_rabbit = _OF_BOTH if connector.startswith("amqp") else ()
+    token = _renamed.set(
+        {old: new.replace(".mqtt.", ".amqp.") if new in of_rabbit else new for old, new in RENAMED.items()}
+    )
+    try:
+        yield
+    finally:
+        _renamed.reset(token)
 
 
 def fixed_text(full_name: str) -> str:
@@ -171,26 +242,35 @@ def fixed_text(full_name: str) -> str:
     value = FIXED[name]
     words = name.rpartition(".")[2].removesuffix("_max").removesuffix("_min").split("_")
     unit = f" {words[-1]}" if words[-1] in _UNITS and value is not None else ""
-    return f"fixed at {value:,g}{unit} since {FIXED_SINCE}"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    shown = f"{value:,g}" if is_number else "none" if value is None else str(value).lower()
+    return f"fixed at {shown}{unit} since {FIXED_SINCE}"
 
 
 def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) -> dict[str, Any]:
     """Return given tables with renamed settings under their new names, after a warning for each.
 
-    If both names are given, the old one stays, so that it is an error.
+    If both names are given, or two old ones with different values, the old one stays, so that it is an error.
     """
-    named = _copied(tables)
-    for old, new in RENAMED.items():
+    named, made = _copied(tables), set[str]()
+    for old, new in renamed_names().items():
         *path, name = old.split(".")
         *new_path, new_name = new.split(".")
         table = _table(named, path, is_made=False)
         if table is None or name not in table or new in FIXED:
             continue
         target = _table(named, new_path, is_made=True)
-        if target is not None and new_name not in target:
-            target[new_name] = table.pop(name)
+        is_alike = new in made and target is not None and target[new_name] == table[name]
+        if target is not None and (is_alike or new_name not in target):
+            target[new_name] = renamed_value(old, table.pop(name))
+            made.add(new)
             warn(old, new)
     return named
+
+
+def renamed_value(old: str, value: Any) -> Any:
+    """Return what a renamed setting's value is under its new name."""
+    return f"env:{value}" if old in _VARIABLES and value not in (None, "none") else value
 
 
 def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,6 +298,26 @@ def _planners_with(full_name: str) -> list[str]:
     return [f"planners.{planner}.{name}" for planner in planners]
 
 
+def text_with(full_name: str) -> tuple[str, str] | None:
+    """Return the setting whose text holds a former one, and an example of that text; None if none does."""
+    for section, forms in _TEXTS.items():
+        for name, form in forms.items():
+            if full_name in [f"{section}.{field}" for field in form.field_names()]:
+                return f"{section}.{name}", form.example
+    return None
+
+
+def _with_texts(emulator: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the emulator's recorded settings with texts in place of the fields that they give now."""
+    changed = {**emulator, "workload": dict(emulator.get("workload", {}))}
+    for table, forms in ((changed, EMULATOR_TEXTS), (changed["workload"], WORKLOAD_TEXTS)):
+        for name, form in forms.items():
+            former = {field: table.pop(field) for field in form.field_names() if field in table}
+            if former and (text := form.text(former)):
+                table[name] = text
+    return changed
+
+
 def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded settings with old names replaced by the new ones.
 
@@ -238,6 +338,10 @@ def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
     if "horizon_lifetimes" in kept:
         kept.setdefault("recent_lifetimes", 0.0)
     named = {"controller": kept} if "controller" in recorded else {}
+    if "sample_share" in recorded.get("emulator", {}):
+        named["run"] = {"sample_share": recorded["emulator"]["sample_share"], **recorded.get("run", {})}
+    if "emulator" in recorded:
+        named["emulator"] = _with_texts(recorded["emulator"])
     if "demo" in recorded:
         named["demo"] = {name: value for name, value in recorded["demo"].items() if f"demo.{name}" not in RENAMED}
     return {**recorded, **named, **({"planners": renamed} if renamed else {})}

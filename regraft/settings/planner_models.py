@@ -13,6 +13,7 @@ from typing import Any
 from regraft.controller.planners.planner_registry import PLANNERS, PlannerError, planner_names, planner_spec
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import AnyPlannerSpec
+from regraft.settings.named_tables import read_named_tables
 from regraft.settings.settings_model import SettingsModel, settings_model, to_dataclass
 
 SECTION = "planners"
@@ -46,14 +47,7 @@ def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[
             planner_spec(name)
         except PlannerError as error:
             faults.append(f"{SECTION}.{name}: planner {error}")
-    settings = {}
-    for name, model in models.items():
-        values = given.get(name, {})
-        if not isinstance(values, Mapping):
-            faults.append(f"{SECTION}.{name} is {values!r}: write a table, as in [{SECTION}.{name}]")
-            values = {}
-        settings[name] = model.model_validate(dict(values))
-    return settings
+    return read_named_tables(SECTION, given, models, faults)
 
 
 def to_planner_settings(models: Mapping[str, SettingsModel]) -> dict[str, PlannerSettings]:

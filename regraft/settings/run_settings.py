@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
+from regraft.schemas.sampled_blocks import share_fault
 from regraft.settings.demo_settings import DemoSettings
-from regraft.settings.fixed_settings import RECORDED, at_speed, fixed_values
-from regraft.settings.read_sources import Flags, named_file, read_sources, read_toml
+from regraft.settings.fixed_settings import RECORDED, at_speed, at_windows, fixed_values
+from regraft.settings.read_sources import NAMED, Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_environment import settings_environment, variable_faults
 from regraft.settings.settings_model import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from regraft.streaming.streaming_settings import StreamingSettings
 
 PATIENCE_MAX = 20.0
+LOOPBACK = "127.0.0.1"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 GRACE_WINDOWS_MAX = 3  # A longer wait would base every decision on an overlay of long ago.
 FLUSHES_PER_WINDOW_MIN = 4  # With fewer, a single late batch makes a window incomplete.
@@ -81,6 +83,16 @@ class RunSettings:
         "slow machines",
     ] = 1.0
 
+    metrics_host: Annotated[
+        str,
+        "host at which stages listen that have a metrics_port. Default: this machine only",
+    ] = LOOPBACK
+    sample_share: Annotated[
+        float,
+        "the share of all notifications that brokers report in full, 1, 0.5, 0.25 and so on, the same at all of them: "
+        "less telemetry, but costs become estimates (docs/sampling.md)",
+    ] = 1.0
+
     @property
     def clock(self) -> RunClock:
         """The clock of this run."""
@@ -93,6 +105,8 @@ class RunSettings:
             faults.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
         if not 1 <= self.patience <= PATIENCE_MAX:
             faults.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
+        if fault := share_fault(self.sample_share):
+            faults.append(f"sample_share {fault}")
         return faults
 
 
@@ -184,15 +198,17 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
 
     ``file`` defaults to the one that ``REGRAFT_SETTINGS`` names, if any.
     """
+    from regraft.settings.connector_models import read_connectors
     from regraft.settings.planner_models import read_planners  # Imports numpy, which most commands do not need.
 
     with collect_faults() as faults:
-        faults += variable_faults(os.environ, (*section_models(), "planners"))
+        faults += variable_faults(os.environ, (*section_models(), *NAMED))
         tables = read_toml(file or named_file(), faults)
         sources = read_sources(tuple(section_models().items()), flags or {}, tables, faults)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
         planners = read_planners(sources.planners, _chains(models["controller"]), faults)
-        settings = _compose(models, planners)
+        connectors = read_connectors(sources.connectors, cast(Any, models["node"]).connector, faults)
+        settings = _compose(models, planners, connectors)
         faults += _stage_faults(settings) + relation_faults(settings)
     if faults:
         raise SettingsError(list(dict.fromkeys(faults)))  # a table with faults is validated twice
@@ -203,8 +219,11 @@ def _chains(controller: Any) -> tuple[str, ...]:
     return (controller.planner, *controller.shadow_planners)
 
 
-def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel]) -> Settings:
+def _compose(
+    models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel], connectors: Mapping[str, SettingsModel]
+) -> Settings:
     """Build the settings and fill in what stages share, so that they cannot disagree."""
+    from regraft.settings.connector_models import to_connector_settings
     from regraft.settings.planner_models import to_planner_settings
 
     shapes = sections()
@@ -217,6 +236,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     people = {"redis_url": redis.url, "redis_security": redis.security, "orders": orders}
     inventory = {"inventory_path": run.directory / "inventory.json"}
     common = {"seed": run.seed, "clock": run.clock, **inventory}
+    served, beside = {"metrics_host": run.metrics_host}, to_connector_settings(connectors)
 
     def stage(name: str, **own: Any) -> Any:
         status_file = run.directory / f"{name}.json"
@@ -229,20 +249,23 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         orders=orders,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
-        emulator=stage("emulator", **common),
-        node=stage("node", **inventory),
-        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", **inventory),
-        controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
-        alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
+        emulator=stage("emulator", **common, **served, sample_share=run.sample_share).with_texts(),
+        node=stage("node", **inventory, **served, sample_share=run.sample_share, connectors=beside),
+        streaming=stage("streaming", **served, checkpoint_directory=run.directory / "checkpoint", **inventory),
+        controller=stage("controller", **people, **common, **served, planners=to_planner_settings(planners)),
+        alerts=stage("alerts", **people, **served, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
         dashboard=stage("dashboard", **people, **inventory),
         recordings=to_dataclass(models["recordings"], shapes["recordings"]),
-        given={
-            **{name: model.model_dump() for name, model in models.items()},
-            "planners": {name: model.model_dump() for name, model in planners.items()},
-        },
-        chosen=frozenset(name for model in (*models.values(), *planners.values()) for name in chosen_names(model)),
+        given=_dumped(models) | {"planners": _dumped(planners), "connectors": _dumped(connectors)},
+        chosen=frozenset(
+            name for each in (models, planners, connectors) for model in each.values() for name in chosen_names(model)
+        ),
     )
-    return at_speed(settings, run.clock_speed)
+    return at_windows(at_speed(settings, run.clock_speed), settings.streaming.window_ms)
+
+
+def _dumped(models: Mapping[str, SettingsModel]) -> dict[str, Any]:
+    return {name: model.model_dump() for name, model in models.items()}
 
 
 def _stage_faults(settings: Settings) -> list[str]:
@@ -250,6 +273,7 @@ def _stage_faults(settings: Settings) -> list[str]:
         own_faults,
         planner_faults,
     )
+    from regraft.producers.nodes.connectors.connector_faults import connector_faults
 
     faults = [
         f"{name}: {fault}"
@@ -258,7 +282,7 @@ def _stage_faults(settings: Settings) -> list[str]:
         for fault in getattr(settings, name).faults()
     ]
     faults += [f"controller: {fault}" for fault in planner_faults(settings.controller)]
-    return faults + own_faults(settings.controller)
+    return faults + own_faults(settings.controller) + connector_faults(settings.node)
 
 
 def relation_faults(settings: Settings) -> list[str]:
@@ -276,20 +300,13 @@ def relation_faults(settings: Settings) -> list[str]:
             f"controller.decision.window_age_ms_max is {controller.decision.window_age_ms_max}, a window is up to "
             f"{newest_ms} ms old when the next one closes: raise it above that, or every state is stale"
         )
-    for name, stage in (("emulator", settings.emulator), ("node", settings.node)):
-        counts_s, share = stage.sample_counts_s, min(stage.sample_share, controller.sampling.share_min)
-        if share < 1 <= counts_s and streaming.window_ms % (counts_s * 1_000):
-            faults.append(
-                f"{name}.sample_counts_s is {counts_s}, a window has {streaming.window_ms} ms: take a divisor of it, "
-                "or counts span several windows"
-            )
     return faults + _port_faults(settings) + _clock_faults(settings)
 
 
 def _port_faults(settings: Settings) -> list[str]:
-    """Return a fault for each stage whose metrics port is already used by another."""
+    """Return a fault for each stage whose metrics port is already used by another, and for a host without any port."""
     taken: dict[int, str] = {}
-    faults = []
+    faults: list[str] = []
     for name in sections():
         port = getattr(getattr(settings, name), "metrics_port", None)
         if port is None:
@@ -297,6 +314,11 @@ def _port_faults(settings: Settings) -> list[str]:
         if port in taken:
             faults.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage its own port")
         taken.setdefault(port, name)
+    if not taken and settings.run.metrics_host != LOOPBACK:
+        faults.append(
+            f"run.metrics_host is {settings.run.metrics_host}, but no stage has a metrics_port, so nothing is served: "
+            "give a port, or leave it out"
+        )
     return faults
 
 

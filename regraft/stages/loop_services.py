@@ -68,8 +68,7 @@ def _own_settings(name: str, settings: Settings) -> dict[str, str]:
     environment = settings.to_environment(withheld)
     if "redis" in withheld:
         security = settings.redis.security
-        named = (*REDIS_VARIABLES, security.password_variable, security.key_password_variable)
-        environment |= {variable: "" for variable in named if variable is not None}
+        environment |= dict.fromkeys((*REDIS_VARIABLES, *security.variables), "")
     return environment
 
 

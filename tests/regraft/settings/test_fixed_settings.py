@@ -1,6 +1,15 @@
 import pytest
 
-from regraft.settings.fixed_settings import WALL_TIMES, at_speed, fixed_values, with_recorded
+from regraft.settings.fixed_settings import (
+    COUNTS,
+    SPEED_TIMES,
+    WALL_TIMES,
+    WINDOW_MS,
+    WINDOW_TIMES,
+    at_speed,
+    fixed_values,
+    with_recorded,
+)
 from regraft.settings.moved_settings import FIXED, fixed_text
 from regraft.settings.run_settings import SettingsError, load_settings
 
@@ -24,6 +33,8 @@ def test_the_sentence_has_the_unit() -> None:
     assert fixed_text("controller.tick_ms") == "fixed at 100 ms since 0.3.0"
     assert fixed_text("controller.members.return_pause_ms_max") == "fixed at 600,000 ms since 0.3.0"
     assert fixed_text("controller.proposals_max") == "fixed at 16 since 0.3.0"
+    assert fixed_text("planners.swap_links_ci.order") == "fixed at gain since 0.3.0"
+    assert fixed_text("planners.relocate_publisher_grape.link_delays") == "fixed at false since 0.3.0"
     assert fixed_text("controller.planner") == ""
 
 
@@ -50,6 +61,20 @@ def test_a_recording_with_other_values_is_decided_with_them() -> None:
 def test_waits_for_other_processes_grow_with_the_clock() -> None:
     """A faster clock of the run does not make Kafka or a process faster."""
     usual, fast = fixed_values(load_settings()), fixed_values(at_speed(load_settings(), 20.0))
-    assert {name for name in FIXED if fast[name] != usual[name]} == set(WALL_TIMES)
+    assert {name for name in FIXED if fast[name] != usual[name]} == {*WALL_TIMES, *SPEED_TIMES}
+    assert (fast["emulator.flush_ms"], fast["emulator.settle_s"]) == (1_000.0, 600.0)
     assert all(fast[name] == 20 * usual[name] for name in WALL_TIMES)
     assert fixed_values(at_speed(load_settings(), 0.5)) == usual
+
+
+def test_times_that_span_windows_grow_with_them() -> None:
+    """They stay as they are with shorter ones; a recording with another value keeps it."""
+    usual = fixed_values(load_settings())
+    longer = load_settings({"streaming": {"window_ms": 4 * WINDOW_MS}})
+    assert {name: value for name, value in fixed_values(longer).items() if value != usual[name]} == {
+        name: 4 * usual[name] for name in WINDOW_TIMES
+    }
+    shorter = fixed_values(load_settings({"streaming": {"window_ms": 2_000, "grace_ms": 1_000}}))
+    assert {name: value for name, value in shorter.items() if value != usual[name]} == dict.fromkeys(COUNTS, 2)
+    assert load_settings().streaming.window_ms == WINDOW_MS
+    assert with_recorded(longer, {"controller": {"lookback_ms": 300_000}}).controller.lookback_ms == 300_000

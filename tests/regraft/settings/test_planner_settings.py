@@ -8,6 +8,7 @@ import pytest
 
 from regraft.controller.planners.planner_registry import OF_THE_LAB, PLANNERS, planner_spec
 from regraft.controller.planners.shared_settings import HorizonSettings
+from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.settings.moved_settings import (
     FIXED,
@@ -30,17 +31,20 @@ def faults_of(**given: object) -> tuple[str, ...]:
 def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The closer to the call, the higher the priority of a value; all other planners have their defaults."""
     file = tmp_path / "own.toml"
-    file.write_text('[planners.swap_links_ci]\nhorizon_hops = 5\norder = "gain"\n')
+    file.write_text("[planners.swap_links_ci]\nhorizon_hops = 5\n[planners.pack_drop]\ndetour_ms_max = 9\n")
     monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__HORIZON_HOPS", "7")
-    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__ORDER", "arrival")
+    monkeypatch.setenv("REGRAFT_PLANNERS__RELOCATE_PUBLISHERS_JOINT__DELAY_WEIGHT", "0.5")
     settings = load_settings({"planners": {"swap_links_ci": {"horizon_hops": 6}}}, file)
     planners = settings.controller.planners
-    assert planners["swap_links_ci"] == HorizonSettings(horizon_hops=6, order="arrival")
-    assert {name: one for name, one in planners.items() if name != "swap_links_ci"} == {
-        name: spec.settings() for name, spec in PLANNERS.items() if name != "swap_links_ci"
+    assert planners["swap_links_ci"] == HorizonSettings(horizon_hops=6)
+    assert planners["relocate_publishers_joint"] == JointSettings(delay_weight=0.5)
+    assert planners["pack_drop"] == PLANNERS["pack_drop"].settings(detour_ms_max=9.0)
+    given = ("swap_links_ci", "relocate_publishers_joint", "pack_drop")
+    assert {name: one for name, one in planners.items() if name not in given} == {
+        name: spec.settings() for name, spec in PLANNERS.items() if name not in given
     }
     assert "planners.swap_links_ci.horizon_hops" in settings.chosen
-    assert settings.to_record()["planners"]["swap_links_ci"]["order"] == "arrival"
+    assert settings.to_record()["planners"]["swap_links_ci"] == {"horizon_hops": 6}
 
 
 def test_faults_of_planners_are_reported_with_all_others(tmp_path: Path) -> None:
@@ -113,7 +117,32 @@ def test_a_renamed_setting_is_accepted_with_a_warning(old: str) -> None:
     found: Any = named
     for part in RENAMED[old].split("."):
         found = found[part]
-    assert found == 3
+    assert found == ("env:3" if old.endswith("_variable") else 3)
+
+
+@pytest.mark.parametrize(
+    ("connector", "used"), [("mqtt://h:1", "mqtt"), ("mqtts://h:1", "mqtt"), ("amqp://h:1", "amqp")]
+)
+def test_a_setting_that_two_connectors_have_goes_to_the_one_in_use(
+    connector: str, used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever source names the connector, and whichever the setting."""
+    file = tmp_path / "own.toml"
+    file.write_text(f'[node]\nconnector = "{connector}"\nconnector_filters = ["a"]\n')
+    monkeypatch.setenv("REGRAFT_NODE__DURABLE_SESSION", "true")
+    own: Any = load_settings({"node": {"broker": "b01"}}, file).node.connectors[used]
+    assert (own.filters, own.durable_session) == (("a",), True)
+    both = {"node": {"connector_filters": ["b"]}, "connectors": {used: {"filters": ["c"]}}}
+    new = f"connectors.{used}.filters"
+    assert faults_of(flags=both, file=file) == (
+        f"node.connector_filters is now called {new}, which is given as well: remove the old name",
+    )
+
+
+def test_an_old_name_of_another_connector_is_refused_under_its_new_one() -> None:
+    """It was refused before, too."""
+    (fault,) = faults_of(flags={"node": {"connector": "nats://h:1", "connector_filters": ["a"]}})
+    assert fault.startswith("connectors.mqtt.filters is a, but it belongs to the connector mqtt")
 
 
 def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
