@@ -110,8 +110,6 @@ def _controller_flags(plan: SoakPlan) -> dict[str, Any]:
     return {
         "dry_run": False,
         "horizon_lifetimes": 1.0,
-        "verify_ms_max": 24 * window_ms,
-        "lookback_ms": 60 * window_ms,
         "decision": {"window_age_ms_max": 12 * window_ms},
         "assembly": {"future_ms_max": plan.scaled(600_000)},
         "transition": {"drain_ms": plan.scaled(60_000)},

@@ -171,14 +171,12 @@ class ControllerSettings:
     ] = 2.0
     # Complete windows on which an executed plan is verified. Default 2.
     verify_windows: int = 2
-    verify_ms_max: Annotated[
-        int,
-        "how long a plan waits for later windows that verify it before it is closed unverified. Default 2 minutes",
-    ] = 2 * MINUTE_MS
-    lookback_ms: Annotated[
-        int,
-        "how much of the state topics a restarted controller reads again. Default 5 minutes",
-    ] = 5 * MINUTE_MS
+    # How long a plan waits for later windows that verify it: 24 windows, ten times what verification takes, so that a
+    # few incomplete ones do not leave it unverified. In proportion with longer windows.
+    verify_ms_max: int = 2 * MINUTE_MS
+    # How much of the state topics a restarted controller reads again: the 60 windows of the longest horizon, and no
+    # more, as older ones are never decided on. In proportion with longer windows.
+    lookback_ms: int = 5 * MINUTE_MS
     # How long a controller that is asked to stop continues the transition under way. Default 15 s, within which a
     # transition ends unless a broker is unhealthy.
     stop_ms_max: int = 15_000

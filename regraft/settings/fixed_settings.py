@@ -27,6 +27,10 @@ WALL_TIMES = (
     "controller.transition.retire_ms",
     "controller.transition.resend_ms",
 )
+# Times that span a number of windows, which grow with windows longer than the default.
+WINDOW_TIMES = ("controller.verify_ms_max", "controller.lookback_ms")
+WINDOW_MS = 5_000  # The default of streaming.window_ms.
+_MISSING = object()
 
 Value = TypeVar("Value")
 
@@ -39,9 +43,9 @@ def fixed_values(settings: object) -> dict[str, Any]:
 def with_recorded(settings: Value, recorded: Mapping[str, Any]) -> Value:
     """Return settings with the constants of a recorded run, so that it is decided as it was."""
     written = recorded.get(RECORDED, {})
-    for name, value in FIXED.items():
-        kept = written.get(name, _recorded_at(recorded, name, value))
-        if kept != value:
+    for name in FIXED:
+        kept = written.get(name, _recorded_at(recorded, name))
+        if kept is not _MISSING and kept != _value_at(settings, _path(name)):
             settings = _replaced(settings, _path(name), kept)
     return settings
 
@@ -51,6 +55,13 @@ def at_speed(settings: Value, speed: float) -> Value:
     for name in WALL_TIMES if speed > 1 else ():
         value = FIXED[name]
         settings = _replaced(settings, _path(name), type(value)(value * speed))
+    return settings
+
+
+def at_windows(settings: Value, window_ms: int) -> Value:
+    """Return settings for windows of this length."""
+    for name in WINDOW_TIMES if window_ms > WINDOW_MS else ():
+        settings = _replaced(settings, _path(name), FIXED[name] * window_ms // WINDOW_MS)
     return settings
 
 
@@ -65,11 +76,11 @@ def _value_at(value: Any, path: list[str]) -> Any:
     return value
 
 
-def _recorded_at(recorded: Mapping[str, Any], full_name: str, default: object) -> Any:
+def _recorded_at(recorded: Mapping[str, Any], full_name: str) -> Any:
     table: Any = recorded
     for part in full_name.split("."):
         if not isinstance(table, Mapping) or part not in table:
-            return default
+            return _MISSING
         table = table[part]
     return table
 

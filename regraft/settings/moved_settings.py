@@ -94,6 +94,8 @@ FIXED: Mapping[str, float] = {
     "controller.proposals_max": 16,
     "controller.ring_delay_weight": 1.0,
     "controller.verify_windows": 2,
+    "controller.verify_ms_max": 120_000,
+    "controller.lookback_ms": 300_000,
     "controller.stop_ms_max": 15_000,
     "controller.tick_ms": 100,
     "controller.status_ms": 1_000,

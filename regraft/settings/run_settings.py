@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
-from regraft.settings.fixed_settings import RECORDED, at_speed, fixed_values
+from regraft.settings.fixed_settings import RECORDED, at_speed, at_windows, fixed_values
 from regraft.settings.read_sources import Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_environment import settings_environment, variable_faults
@@ -242,7 +242,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         },
         chosen=frozenset(name for model in (*models.values(), *planners.values()) for name in chosen_names(model)),
     )
-    return at_speed(settings, run.clock_speed)
+    return at_windows(at_speed(settings, run.clock_speed), settings.streaming.window_ms)
 
 
 def _stage_faults(settings: Settings) -> list[str]:

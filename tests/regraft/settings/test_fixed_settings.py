@@ -1,6 +1,13 @@
 import pytest
 
-from regraft.settings.fixed_settings import WALL_TIMES, at_speed, fixed_values, with_recorded
+from regraft.settings.fixed_settings import (
+    WALL_TIMES,
+    WINDOW_MS,
+    WINDOW_TIMES,
+    at_speed,
+    fixed_values,
+    with_recorded,
+)
 from regraft.settings.moved_settings import FIXED, fixed_text
 from regraft.settings.run_settings import SettingsError, load_settings
 
@@ -53,3 +60,15 @@ def test_waits_for_other_processes_grow_with_the_clock() -> None:
     assert {name for name in FIXED if fast[name] != usual[name]} == set(WALL_TIMES)
     assert all(fast[name] == 20 * usual[name] for name in WALL_TIMES)
     assert fixed_values(at_speed(load_settings(), 0.5)) == usual
+
+
+def test_times_that_span_windows_grow_with_them() -> None:
+    """They stay as they are with shorter ones; a recording with another value keeps it."""
+    usual = fixed_values(load_settings())
+    longer = load_settings({"streaming": {"window_ms": 4 * WINDOW_MS}})
+    assert {name: value for name, value in fixed_values(longer).items() if value != usual[name]} == {
+        name: 4 * usual[name] for name in WINDOW_TIMES
+    }
+    assert fixed_values(load_settings({"streaming": {"window_ms": 3_000, "grace_ms": 1_000}})) == usual
+    assert load_settings().streaming.window_ms == WINDOW_MS
+    assert with_recorded(longer, {"controller": {"lookback_ms": 300_000}}).controller.lookback_ms == 300_000
