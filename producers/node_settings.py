@@ -5,20 +5,21 @@ Reads neither files nor the environment; ``regraft`` fills it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.process.serve_metrics import port_faults
-from regraft.producers.connector_faults import connector_faults, listen_faults
+from regraft.producers.connector_settings import ConnectorSettings
 from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
-from regraft.schemas.wire_grammar import ANY
 
+PORT_MAX = 65_535
 GROUP_LENGTH_MAX = 60  # Of its form in a subscription's name, where most bytes but letters take three characters.
 
 
@@ -46,10 +47,6 @@ class NodeSettings:
         Path | None,
         "file with the password, or without a user the token of a NATS server's client port",
     ] = None
-    connector_credentials_file: Annotated[
-        Path | None,
-        "for a NATS server, a .creds file (JWT and seed of a user) or a file with the seed of a user's nkey",
-    ] = None
     connector_ca_file: Annotated[
         Path | None,
         "the CAs whose certificates the real broker may have, as PEM; none accepts those the system trusts",
@@ -59,12 +56,6 @@ class NodeSettings:
         "the node's client certificate for the real broker, as PEM; none for no certificate",
     ] = None
     connector_key_file: Annotated[Path | None, "private key of that certificate"] = None
-    connector_filters: Annotated[
-        tuple[str, ...],
-        "topics, with + and #, that the node always requests from the others, for MQTT brokers and RabbitMQ: if "
-        "nothing reports what clients want, and for retained messages that every broker should have",
-    ] = ()
-    connector_exchange: Annotated[str, "the topic exchange of a RabbitMQ that takes part"] = "amq.topic"
     connector_api: Annotated[
         str | None,
         "management interface of a RabbitMQ, REST interface of an EMQX or monitoring port of a NATS server, such as "
@@ -80,31 +71,6 @@ class NodeSettings:
         Path | None,
         "file with that user's password, for an EMQX the secret of the key",
     ] = None
-    connector_log_file: Annotated[
-        Path | None,
-        "Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while it was away; "
-        "with none, it learns of those only when clients subscribe again",
-    ] = None
-    connector_session_s: Annotated[
-        float,
-        "how long the subscriptions of an MQTT client remain after it has left, because its session may continue",
-    ] = 3_600.0
-    durable_stream: Annotated[
-        str | None,
-        "a JetStream stream of the NATS server, whose messages are forwarded from there and acknowledged once "
-        "neighbours have them; none forwards messages as they are published",
-    ] = None
-    durable_session: Annotated[
-        bool,
-        "whether messages are forwarded from a session that an MQTT broker keeps for the node (QoS 1 and 2), or from "
-        "a quorum queue of a RabbitMQ, and acknowledged once neighbours have them",
-    ] = False
-    local_streams: Annotated[
-        tuple[str, ...],
-        "JetStream streams of the NATS server whose subjects are not requested from the others, * for all, so that "
-        "they store only what is published next to this node; none stores what is published anywhere, since a stream "
-        "wants its subjects as a client does",
-    ] = ()
     groups_once: Annotated[
         tuple[str, ...],
         "queue groups of NATS, shared subscriptions of MQTT (their group) and queues of RabbitMQ that handle each "
@@ -146,6 +112,8 @@ class NodeSettings:
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
     metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # The settings of each kind of connector, by its name; one that is missing has its defaults.
+    connectors: Mapping[str, ConnectorSettings] = field(default_factory=dict)
     # Kafka's TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     sample_share: Annotated[
@@ -203,7 +171,6 @@ class NodeSettings:
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from messages"),
                 ("link_bytes_max", self.link_bytes_max, 1 << 20, "one message may have that size"),
                 ("link_silence_ms_max", self.link_silence_ms_max, 100.0, "links are probed five times in it"),
-                ("connector_session_s", self.connector_session_s, 0.0, "no session ends before its client has left"),
                 ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to recover"),
                 ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
             ]
@@ -214,11 +181,6 @@ class NodeSettings:
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
             found.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
-        streams = [("durable_stream", self.durable_stream)] if self.durable_stream else []
-        streams += [("local_streams", name) for name in self.local_streams if name != ANY]
-        for setting, name in streams:
-            if not name or set(name) & set(" .*>/\\") or not name.isprintable():
-                found.append(f"{setting} has {name!r}: a stream's name has no spaces, dots, *, > and /")
         if bool(self.connector_certificate_file) != bool(self.connector_key_file):
             found.append("connector_certificate_file and connector_key_file go together: give both or neither")
         for name in ("connector", "connector_api"):
@@ -232,9 +194,11 @@ class NodeSettings:
                 found.append(
                     f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters, as in a URL"
                 )
-        found += self._connector_faults() + listen_faults(self.listen)
+        if self.listen is not None and not _is_address(self.listen):
+            found.append(f"listen is {self.listen!r}: it must be host:port with a port from 1 to {PORT_MAX}")
         return found + port_faults(self.metrics_port, self.metrics_host)
 
-    def _connector_faults(self) -> list[str]:
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return connector_faults(values, {each.name: each.default for each in fields(self)})
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX

@@ -7,24 +7,30 @@ Such a package is imported only if one of its planners is named, so a broken one
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import sys
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, get_type_hints
+from importlib.metadata import EntryPoint
+from typing import Any
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.planners import BUILT_IN
 from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+from regraft.infra.process.plug_ins import (
+    PlugInError,
+    load_part,
+    name_fault,
+    offered_parts,
+    place_of,
+    settings_fault,
+    the_only_one,
+)
 from regraft.overlay.known_kinds import KINDS
 from regraft.schemas.name_near import name_near
 
 CHAIN = "+"  # Joins the names of planners that contribute to the same plan, one after the other.
 GROUP = "regraft.planners"
 OF_THE_LAB = ("swap_links_ci_paper", "swap_links_lmit", "swap_links_lmst")  # Yardsticks of the papers.
-NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")  # Valid in a chain, in TOML and in an environment variable.
 
 
 class PlannerError(ValueError):
@@ -49,10 +55,10 @@ def planner_spec(name: str) -> AnyPlannerSpec:
     if not offered:
         way_out = name_near(name, known_names(), f"use one of {', '.join(known_names())}")
         raise PlannerError(f"{name!r} is unknown: {way_out}")
-    places = [*(["Regraft itself"] if name in PLANNERS else []), *map(_place, offered)]
-    if len(places) > 1:
-        raise PlannerError(f"{name!r} is installed more than once, in {' and in '.join(places)}: uninstall all but one")
-    return _loaded(offered[0])
+    try:
+        return _loaded(the_only_one(name, name in PLANNERS, offered))
+    except PlugInError as error:
+        raise PlannerError(str(error)) from error
 
 
 def known_names() -> list[str]:
@@ -116,33 +122,17 @@ def _named_in(settings: ControllerSettings) -> list[tuple[str, str]]:
     return [(what, name) for what, chain in chains for name in planner_names(chain)]
 
 
-@cache
 def _plug_ins(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
     """Return the entry points of other packages on the path, by planner name; imports none of them."""
-    found: dict[str, tuple[EntryPoint, ...]] = {}
-    for entry in entry_points(group=GROUP):
-        found[entry.name] = (*found.get(entry.name, ()), entry)
-    return found
-
-
-def _place(entry: EntryPoint) -> str:
-    package = "a package without a name" if entry.dist is None else entry.dist.name
-    return f"{package} ({entry.value})"
+    return offered_parts(GROUP, path)
 
 
 @cache
 def _loaded(entry: EntryPoint) -> AnyPlannerSpec:
-    try:
-        spec = entry.load()
-    # A foreign package may raise anything while it is imported.
-    except Exception as error:
-        raise PlannerError(
-            f"{entry.name!r} cannot be imported from {_place(entry)}, {type(error).__name__}: {error}: install what it "
-            "needs, or another version of it"
-        ) from error
+    spec = load_part(entry)
     fault = _spec_fault(entry.name, spec)
     if fault:
-        raise PlannerError(f"{entry.name!r} of {_place(entry)} is not a planner: {fault}")
+        raise PlannerError(f"{entry.name!r} of {place_of(entry)} is not a planner: {fault}")
     found: AnyPlannerSpec = spec
     return found
 
@@ -153,23 +143,11 @@ def _spec_fault(name: str, spec: object) -> str:
         return f"it is a {type(spec).__name__}, not a PlannerSpec"
     if spec.name != name:
         return f"it calls itself {spec.name!r}, its entry point must have the same name"
-    if not NAME.fullmatch(name):
-        return "its name must be lower-case words joined by single underscores"
+    if fault := name_fault(name):
+        return fault
     if spec.kind not in KINDS:
         return f"it is for overlays of kind {spec.kind!r}, known are {', '.join(KINDS)}"
     plan: Any = spec.plan
     if not callable(plan):
         return f"its plan is a {type(plan).__name__}, not a function"
-    settings: Any = spec.settings
-    if not isinstance(settings, type) or not issubclass(settings, PlannerSettings):
-        return f"its settings are {settings!r}, not a subclass of PlannerSettings"
-    try:
-        get_type_hints(settings)
-    except NameError as error:
-        return f"the types of its settings cannot be read at run time, {error}"
-    without = [field.name for field in dataclasses.fields(settings) if _has_no_default(field)]
-    return f"its settings {', '.join(without)} have no default" if without else ""
-
-
-def _has_no_default(field: dataclasses.Field[object]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    return settings_fault(spec.settings, PlannerSettings)

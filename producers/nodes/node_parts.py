@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 import ssl
+from pathlib import Path
 
 from regraft.infra.process.connection_security import ConnectionSecurity
-from regraft.infra.process.find_extras import require_extras
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
-from regraft.producers.connector_faults import split_connector
-from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.amqp.ask_rabbit import login_of
+from regraft.producers.node_settings import PORT_MAX, NodeSettings
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
+from regraft.producers.nodes.connectors.connector_addresses import split_connector
+from regraft.producers.nodes.connectors.connector_faults import known_forms
+from regraft.producers.nodes.connectors.connector_spec import AnyConnectorSpec, ConnectorContext
+from regraft.producers.nodes.connectors.find_connectors import own_settings, spec_of
 from regraft.producers.nodes.links.run_links import LinkTls
-from regraft.producers.nodes.nats.nats_connector import NatsConnector
-from regraft.producers.nodes.nats.nats_login import NatsLogin, read_login
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 
-PORT_MAX = 65_535
-SECURE_CONNECTORS = ("tls", "mqtts", "amqps")
 Addresses = dict[str, tuple[str, int]]
 
 
@@ -115,78 +113,41 @@ def _connector_of(settings: NodeSettings, broker: str) -> Connector:
     """Return the connector to the real broker; raise ConnectorError for an unknown kind, or certificates that cannot be
     used.
     """
-    url, user = settings.connector or "", settings.connector_user or ""
-    login = ConnectionSecurity(username=settings.connector_user, password_file=settings.connector_password_file)
-    password, tls = login.password or "", _connector_tls(settings)
-    api = api_of(settings, tls)
-    match split_connector(url)[0].scheme:
-        case "nats" | "tls":
-            nats_login = read_login(user, password, settings.connector_credentials_file)
-            return _nats_connector(settings, broker, nats_login, api, tls)
-        case "mqtt" | "mqtts":
-            require_extras("A connector to an MQTT broker", "mqtt")
-            from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+    spec = spec_of(settings.connector or "")
+    if spec is None:
+        raise ConnectorError(f"{settings.connector!r} is not a connector: {known_forms()}")
+    return spec.connect(context_of(settings, broker, spec), own_settings(settings, spec))
 
-            return MqttConnector(
-                url,
-                broker,
-                user,
-                password,
-                filters=settings.connector_filters,
-                session_s=settings.connector_session_s,
-                is_durable=settings.durable_session,
-                interest_file=settings.interest_file,
-                log_file=settings.connector_log_file,
-                api=api,
-                tls=tls,
-                overlay=settings.namespace,
-            )
-        case "amqp" | "amqps":
-            require_extras("A connector to a RabbitMQ", "amqp")
-            from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
-            from regraft.producers.nodes.amqp.amqp_place import AmqpPlace
 
-            exchange, filters = settings.connector_exchange, settings.connector_filters
-            place = AmqpPlace(exchange, api, filters, settings.durable_session, tls, settings.namespace)
-            return AmqpConnector(url, broker, user, password, place)
-    raise ConnectorError(
-        f"{url!r} is not a connector: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT"
+def context_of(settings: NodeSettings, broker: str, spec: AnyConnectorSpec) -> ConnectorContext:
+    """Return what the settings that all connectors share say; raise ConnectorError as above."""
+    is_secure = split_connector(settings.connector or "")[0].scheme == spec.secure_scheme
+    tls = _connector_tls(settings) if is_secure else None
+    return ConnectorContext(
+        url=settings.connector or "",
+        broker=broker,
+        user=settings.connector_user or "",
+        password=_password(settings.connector_user, settings.connector_password_file),
+        api=_api_of(settings, tls),
+        tls=tls,
+        overlay=settings.namespace,
+        state_file=settings.interest_file,
     )
 
 
-def _nats_connector(
-    settings: NodeSettings, broker: str, login: NatsLogin, api: BrokerApi | None, tls: ssl.SSLContext | None
-) -> Connector:
-    """Return the connector to a NATS server: at its client port if its monitoring port is given, else at its
-    leaf port.
-    """
-    url, overlay, local = settings.connector or "", settings.namespace, settings.local_streams
-    if api is None:
-        return NatsConnector(url, broker, login, settings.durable_stream or "", tls, overlay, local)
-    require_extras("A connector to a NATS server without a leaf port", "nats")
-    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
-
-    return NatsClientConnector(url, broker, api, login, tls, overlay, local)
-
-
-def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerApi | None:
-    """Return the broker's HTTP interface, None if not set; at a RabbitMQ, the default user is the connector's."""
+def _api_of(settings: NodeSettings, tls: ssl.SSLContext | None) -> BrokerApi | None:
     if settings.connector_api is None:
         return None
-    user, file = settings.connector_api_user, settings.connector_api_password_file
-    is_rabbit = split_connector(settings.connector or "")[0].scheme in ("amqp", "amqps")
-    if is_rabbit and user is None:
-        user, file = settings.connector_user, settings.connector_password_file
-    login = user or "", ConnectionSecurity(username=user, password_file=file).password or ""
-    return BrokerApi(settings.connector_api, *(login_of(*login) if is_rabbit else login), tls)
+    user = settings.connector_api_user
+    return BrokerApi(settings.connector_api, user or "", _password(user, settings.connector_api_password_file), tls)
 
 
-def _connector_tls(settings: NodeSettings) -> ssl.SSLContext | None:
-    """Return how broker and node authenticate each other, None without TLS; raise ConnectorError if that cannot be
-    used.
-    """
-    if split_connector(settings.connector or "")[0].scheme not in SECURE_CONNECTORS:
-        return None
+def _password(user: str | None, file: Path | None) -> str:
+    return ConnectionSecurity(username=user, password_file=file).password or ""
+
+
+def _connector_tls(settings: NodeSettings) -> ssl.SSLContext:
+    """Return how broker and node authenticate each other; raise ConnectorError if that cannot be used."""
     try:
         context = ssl.create_default_context(cafile=settings.connector_ca_file)
         if settings.connector_certificate_file is not None and settings.connector_key_file is not None:

@@ -91,12 +91,12 @@ def _write(files: Mapping[str, str], out: Path) -> None:
 
 
 def _shared(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return what was set for Kafka, [node] and [run], and where Kafka is in any case."""
+    """Return what was set for Kafka, [node], connectors and [run], and where Kafka is in any case."""
     found: dict[str, dict[str, Any]] = {}
     kafka = ("kafka.bootstrap", "kafka.namespace")
     for name in sorted({*settings.chosen, *kafka}):
         table, *inner, setting = name.split(".")
-        if table not in ("kafka", "node", "run"):
+        if table not in ("kafka", "node", "connectors", "run"):
             continue
         value: Any = settings.given[table]
         place = found.setdefault(table, {})

@@ -17,21 +17,26 @@ from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.connectors.find_connectors import known_names
 from regraft.producers.nodes.node_parts import address_of
 from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name
+from regraft.settings.connector_models import connector_models
+from regraft.settings.moved_settings import TO_CONNECTORS, renaming_for, with_renamed
+from regraft.settings.read_sources import warn_renamed
 from regraft.settings.run_settings import SettingsError, load_settings, section_models
 from regraft.settings.settings_example import plain_table
 
 INVENTORY, PEERS, SETTINGS = "inventory.json", "peers.json", "node.toml"
 REQUIRED = ("broker", "address", "connector")
+OWN = ("node", "connectors")  # The tables that may differ from node to node.
 
 Tables = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class NodeRow:
-    """One node: the host:port at which others reach it, and its own settings."""
+    """One node: the host:port at which others reach it, and its own settings by table."""
 
     place: str
     broker: str
@@ -40,19 +45,39 @@ class NodeRow:
 
 
 def read_nodes(file: Path) -> list[NodeRow]:
-    """Return the nodes of a table of broker, address, connector and any further settings of [node]. Raises
-    SourceError.
+    """Return the nodes of a table of broker, address, connector and any further settings of [node] or a connector.
+
+    Raises SourceError.
     """
     rows: list[NodeRow] = []
-    own = [name for name in section_models()["node"].model_fields if name not in REQUIRED]
+    own = _further_columns()
 
     def take(row: Row) -> None:
         broker, address, connector = (row.name(name) for name in REQUIRED)
-        given = {name: _value(row, name) for name in own if row.text(name)}
-        rows.append(NodeRow(row.place, broker, address, {"broker": broker, "connector": connector, **given}))
+        tables: dict[str, Any] = {"node": {"broker": broker, "connector": connector}}
+        for name in own:
+            if row.text(name):
+                _put(tables, ["node", name] if "." not in name else name.split("."), _value(row, name))
+        with renaming_for(connector):
+            rows.append(NodeRow(row.place, broker, address, with_renamed(tables, warn_renamed)))
 
     read_table(file, REQUIRED, own, take)
     return rows
+
+
+def _further_columns() -> list[str]:
+    """Return the names of optional columns: settings of [node], full names of connectors' settings, and old names."""
+    names = [name for name in section_models()["node"].model_fields if name not in REQUIRED]
+    for kind, model in connector_models(known_names()).items():
+        names += [f"connectors.{kind}.{name}" for name in model.model_fields]
+    return [*names, *TO_CONNECTORS]
+
+
+def _put(tables: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    *outer, name = path
+    for part in outer:
+        tables = tables.setdefault(part, {})
+    tables[name] = value
 
 
 def _value(row: Row, name: str) -> Any:
@@ -120,8 +145,23 @@ def _row_faults(inventory: Inventory, rows: Sequence[NodeRow]) -> Iterator[str]:
 
 def _tables(row: NodeRow, shared: Tables, directory: str) -> Tables:
     """Return what a node's settings file holds, with values of their types. Raises SettingsError."""
-    node = {**shared.get("node", {}), **row.settings}
-    run = {**shared.get("run", {}), "directory": directory}
-    checked = load_settings({"run": run, "kafka": shared.get("kafka", {}), "node": node})
-    typed = {name: checked.given["node"][name] for name in node}
-    return {"run": run, "kafka": shared.get("kafka", {}), "node": typed}
+    kafka, run = shared.get("kafka", {}), {**shared.get("run", {}), "directory": directory}
+    given = {"run": run, "kafka": kafka, **_merged({name: shared.get(name, {}) for name in OWN}, row.settings)}
+    checked = load_settings(given).given
+    own = {name: _typed(given[name], checked[name]) for name in OWN if given[name]}
+    return {"run": run, "kafka": kafka, **own}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(below)
+    for name, value in above.items():
+        found[name] = _merged(found.get(name, {}), value) if isinstance(value, Mapping) else value
+    return found
+
+
+def _typed(given: Mapping[str, Any], checked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are given, in their types."""
+    return {
+        name: _typed(value, checked[name]) if isinstance(value, Mapping) else checked[name]
+        for name, value in given.items()
+    }

@@ -7,7 +7,9 @@ with any of them are still read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 _SWAPPING = ("swap_links_ci", "swap_links_ci_paper", "swap_links_lmst", "swap_links_lmit")
@@ -15,17 +17,12 @@ _CACHES = ("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest")
 _CONNECTOR = (
     "_user",
     "_password_file",
-    "_credentials_file",
     "_ca_file",
     "_certificate_file",
     "_key_file",
-    "_filters",
-    "_exchange",
     "_api",
     "_api_user",
     "_api_password_file",
-    "_log_file",
-    "_session_s",
 )
 _GRAPE = ("relocate_publisher_grape", "relocate_publishers_joint")
 _REASSIGNING = ("reassign_ids_ssbr", "reassign_ids_assignment")
@@ -44,9 +41,29 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+# Settings of [node] that belong to one kind of connector.
+TO_CONNECTORS: Mapping[str, str] = {
+    "connector_credentials_file": "nats.credentials_file",
+    "connector_filters": "mqtt.filters",
+    "connector_exchange": "amqp.exchange",
+    "connector_log_file": "mqtt.log_file",
+    "connector_session_s": "mqtt.session_s",
+    "durable_stream": "nats.durable_stream",
+    "durable_session": "mqtt.durable_session",
+    "local_streams": "nats.local_streams",
+}
+# Those that MQTT and RabbitMQ both have now: the address of the connector decides which of them is meant.
+_OF_BOTH = ("connectors.mqtt.filters", "connectors.mqtt.durable_session")
+
 # Settings that have another full name now; from before 0.3.0, to be dropped in the release after it.
 RENAMED: Mapping[str, str] = {
     **{f"node.door{rest}": f"node.connector{rest}" for rest in ("", *_CONNECTOR)},
+    **{f"node.{old}": f"connectors.{new}" for old, new in TO_CONNECTORS.items()},
+    **{
+        f"node.{old.replace('connector', 'door')}": f"connectors.{new}"
+        for old, new in TO_CONNECTORS.items()
+        if old.startswith("connector")
+    },
     "demo.horizon_lifetimes": "controller.horizon_lifetimes",
     **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
     **{
@@ -158,8 +175,28 @@ FIXED: Mapping[str, float] = {
     "planners.link_regions_scot.evaluations_max": 1_000,
     "planners.link_regions_scot.gain_share_min": 0.005,
 }
+_renamed: ContextVar[Mapping[str, str]] = ContextVar("renamed_settings", default=RENAMED)
+
 FIXED_SINCE = "0.3.0"
 _UNITS = ("ms", "s", "days", "windows", "lifetimes")
+
+
+def renamed_names() -> Mapping[str, str]:
+    """Return ``RENAMED``, in ``renaming_for`` with the names that hold at its connector."""
+    return _renamed.get()
+
+
+@contextmanager
+def renaming_for(connector: str) -> Iterator[None]:
+    """In this block, settings that two kinds of connectors have are those of the one that the address names."""
+    of_rabbit = _OF_BOTH if connector.startswith("amqp") else ()
+    token = _renamed.set(
+        {old: new.replace(".mqtt.", ".amqp.") if new in of_rabbit else new for old, new in RENAMED.items()}
+    )
+    try:
+        yield
+    finally:
+        _renamed.reset(token)
 
 
 def fixed_text(full_name: str) -> str:
@@ -182,7 +219,7 @@ def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) ->
     If both names are given, the old one stays, so that it is an error.
     """
     named = _copied(tables)
-    for old, new in RENAMED.items():
+    for old, new in renamed_names().items():
         *path, name = old.split(".")
         *new_path, new_name = new.split(".")
         table = _table(named, path, is_made=False)

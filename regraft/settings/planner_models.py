@@ -12,6 +12,7 @@ from typing import Any
 
 from regraft.controller.decide.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
 from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
+from regraft.settings.named_tables import read_named_tables
 from regraft.settings.settings_model import SettingsModel, settings_model, to_dataclass
 
 SECTION = "planners"
@@ -45,14 +46,7 @@ def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[
             planner_spec(name)
         except PlannerError as error:
             faults.append(f"{SECTION}.{name}: planner {error}")
-    found = {}
-    for name, model in models.items():
-        values = given.get(name, {})
-        if not isinstance(values, Mapping):
-            faults.append(f"{SECTION}.{name} is {values!r}: write a table, as in [{SECTION}.{name}]")
-            values = {}
-        found[name] = model.model_validate(dict(values))
-    return found
+    return read_named_tables(SECTION, given, models, faults)
 
 
 def to_planner_settings(models: Mapping[str, SettingsModel]) -> dict[str, PlannerSettings]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -26,11 +26,12 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from regraft.settings.moved_settings import RENAMED, with_renamed
+from regraft.settings.moved_settings import renamed_names, renaming_for, with_renamed
 from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel
 
 FILE_VARIABLE = "REGRAFT_SETTINGS"
+NAMED = ("planners", "connectors")  # Sections with a table for each name, which other packages may add to.
 
 Flags = Mapping[str, Mapping[str, Any]]
 Models = tuple[tuple[str, type[SettingsModel]], ...]  # By the names of their tables.
@@ -57,14 +58,28 @@ def read_toml(file: Path | None, faults: list[str]) -> dict[str, Any]:
 
 
 def read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], faults: list[str]) -> Any:
-    """Return a value with the checked model of each table, and ``planners`` as given; append to ``faults``."""
-    model, token = _sources_model(models), _tables.set(with_renamed(tables, _warn_renamed))
+    """Return a value with the checked model of each table, and ``NAMED`` ones as given; append to ``faults``."""
+    connector = next((url for url in _connectors(flags, tables) if url), "")
+    with renaming_for(connector):
+        return _read_sources(models, flags, tables, faults)
+
+
+def _connectors(flags: Flags, tables: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the connector that each source names, the one that wins first."""
+    names = ("connector", "door")
+    environment = {name: os.environ.get(f"{ENVIRONMENT_PREFIX}NODE__{name.upper()}", "") for name in names}
+    for node in (flags.get("node"), environment, tables.get("node")):
+        yield from (str(node.get(name, "")) for name in names if isinstance(node, Mapping))
+
+
+def _read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], faults: list[str]) -> Any:
+    model, token = _sources_model(models), _tables.set(with_renamed(tables, warn_renamed))
     try:
-        return model(**with_renamed(flags, _warn_renamed))
+        return model(**with_renamed(flags, warn_renamed))
     except SourceError as error:
         faults.append(f"the environment cannot be read ({error}): values of lists must be JSON")
         defaults: dict[str, Any] = {name: each() for name, each in models}
-        return model.model_construct(**defaults, planners={})
+        return model.model_construct(**(defaults | {name: {} for name in NAMED}))
     finally:
         _tables.reset(token)
 
@@ -98,23 +113,24 @@ def _sources_model(models: Models) -> type[SettingsModel]:
             return init_settings, env_settings, short, from_file
 
     fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in models}
-    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Its fields depend on the planners named.
+    for name in NAMED:  # Their fields depend on the planners and connectors named.
+        fields[name] = (dict[str, Any], Field(default_factory=dict))
     return create_model("Sources", __base__=Sources, **fields)
 
 
 def _renamed_variables(variables: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the environment, whose names are in lower case here, with renamed settings under their new names."""
     found = dict(variables)
-    for old, new in RENAMED.items():
+    for old, new in renamed_names().items():
         old_variable, new_variable = (f"{ENVIRONMENT_PREFIX}{name.replace('.', '__')}".lower() for name in (old, new))
         if found.get(old_variable) and not found.get(new_variable):
             found[new_variable] = found.pop(old_variable)
-            _warn_renamed(old, new)
+            warn_renamed(old, new)
     return found
 
 
 @cache
-def _warn_renamed(old: str, new: str) -> None:
+def warn_renamed(old: str, new: str) -> None:
     """Say once in a process that a setting has a new name."""
     typer.echo(f"warning: {old} is now called {new}; the old name is an error from the next release on", err=True)
 

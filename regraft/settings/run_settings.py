@@ -19,7 +19,7 @@ from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.fixed_settings import RECORDED, at_speed, at_windows, fixed_values
-from regraft.settings.read_sources import Flags, named_file, read_sources, read_toml
+from regraft.settings.read_sources import NAMED, Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_environment import settings_environment, variable_faults
 from regraft.settings.settings_model import (
@@ -184,15 +184,17 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
 
     ``file`` defaults to the one that ``REGRAFT_SETTINGS`` names, if any.
     """
+    from regraft.settings.connector_models import read_connectors
     from regraft.settings.planner_models import read_planners  # Imports numpy, which most commands do not need.
 
     with collect_faults() as faults:
-        faults += variable_faults(os.environ, (*section_models(), "planners"))
+        faults += variable_faults(os.environ, (*section_models(), *NAMED))
         tables = read_toml(file or named_file(), faults)
         sources = read_sources(tuple(section_models().items()), flags or {}, tables, faults)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
         planners = read_planners(sources.planners, _chains(models["controller"]), faults)
-        settings = _compose(models, planners)
+        connectors = read_connectors(sources.connectors, cast(Any, models["node"]).connector, faults)
+        settings = _compose(models, planners, connectors)
         faults += _stage_faults(settings) + relation_faults(settings)
     if faults:
         raise SettingsError(list(dict.fromkeys(faults)))  # a table with faults is validated twice
@@ -203,8 +205,11 @@ def _chains(controller: Any) -> tuple[str, ...]:
     return (controller.planner, *controller.shadow_planners)
 
 
-def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel]) -> Settings:
+def _compose(
+    models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel], connectors: Mapping[str, SettingsModel]
+) -> Settings:
     """Build the settings and fill in what stages share, so that they cannot disagree."""
+    from regraft.settings.connector_models import to_connector_settings
     from regraft.settings.planner_models import to_planner_settings
 
     shapes = sections()
@@ -230,19 +235,22 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
         emulator=stage("emulator", **common),
-        node=stage("node", **inventory),
+        node=stage("node", **inventory, connectors=to_connector_settings(connectors)),
         streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", **inventory),
         controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
         alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
         dashboard=stage("dashboard", **people, **inventory),
         recordings=to_dataclass(models["recordings"], shapes["recordings"]),
-        given={
-            **{name: model.model_dump() for name, model in models.items()},
-            "planners": {name: model.model_dump() for name, model in planners.items()},
-        },
-        chosen=frozenset(name for model in (*models.values(), *planners.values()) for name in chosen_names(model)),
+        given=_dumped(models) | {"planners": _dumped(planners), "connectors": _dumped(connectors)},
+        chosen=frozenset(
+            name for each in (models, planners, connectors) for model in each.values() for name in chosen_names(model)
+        ),
     )
     return at_windows(at_speed(settings, run.clock_speed), settings.streaming.window_ms)
+
+
+def _dumped(models: Mapping[str, SettingsModel]) -> dict[str, Any]:
+    return {name: model.model_dump() for name, model in models.items()}
 
 
 def _stage_faults(settings: Settings) -> list[str]:
@@ -250,6 +258,7 @@ def _stage_faults(settings: Settings) -> list[str]:
         own_faults,
         planner_faults,
     )
+    from regraft.producers.nodes.connectors.connector_faults import connector_faults
 
     found = [
         f"{name}: {fault}"
@@ -258,7 +267,7 @@ def _stage_faults(settings: Settings) -> list[str]:
         for fault in getattr(settings, name).faults()
     ]
     found += [f"controller: {fault}" for fault in planner_faults(settings.controller)]
-    return found + own_faults(settings.controller)
+    return found + own_faults(settings.controller) + connector_faults(settings.node)
 
 
 def relation_faults(settings: Settings) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from regraft.settings.connector_models import connector_models
 from regraft.settings.fixed_settings import RECORDED
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import Settings, section_models
@@ -30,9 +31,15 @@ def example_text() -> str:
     parts = [HEAD]
     for name, model in section_models().items():
         parts.append(_table(name, model()))
-    for name, model in planner_models().items():
-        parts.append(_table(f"planners.{name}", model()))
+    for name, model in named_models().items():
+        parts.append(_table(name, model()))
     return "\n".join(parts)
+
+
+def named_models() -> dict[str, type[SettingsModel]]:
+    """Return the models of the built-in connectors and planners, by the names of their tables."""
+    connectors = {f"connectors.{name}": model for name, model in connector_models().items()}
+    return {**connectors, **{f"planners.{name}": model for name, model in planner_models().items()}}
 
 
 def settings_text(settings: Settings) -> str:

@@ -46,14 +46,14 @@ class PlannerPackages:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def install(self, package: str, source: str, **planners: str) -> None:
-        """Install a package of one module; ``planners`` maps each planner's name to its object in the module."""
+    def install(self, package: str, source: str, /, group: str = "regraft.planners", **parts: str) -> None:
+        """Install a package of one module; ``parts`` maps each planner's name to its object in the module."""
         (self._directory / f"{package}.py").write_text(dedent(source), encoding="utf-8")
         metadata = self._directory / f"{package}-1.0.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        lines = [f"{name} = {package}:{what}\n" for name, what in planners.items()]
-        (metadata / "entry_points.txt").write_text("".join(["[regraft.planners]\n", *lines]))
+        lines = [f"{name} = {package}:{what}\n" for name, what in parts.items()]
+        (metadata / "entry_points.txt").write_text("".join([f"[{group}]\n", *lines]))
 
 
 def planner_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlannerPackages:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from regraft.api.connectors import ConnectorContext, ConnectorSpec
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
@@ -40,9 +41,12 @@ def test_the_tutorial_runs(recorded: Path, capsys: pytest.CaptureFixture[str]) -
 
     The connector has all that a node asks of one.
     """
-    names: dict[str, Any] = _run_blocks("tutorial.md", 5)
+    names: dict[str, Any] = _run_blocks("tutorial.md", 6)
     connector_parts = {*Connector.__annotations__, *(name for name in vars(Connector) if not name.startswith("_"))}
     assert {name for name in connector_parts if not hasattr(names["BusConnector"](names["Bus"]()), name)} == set()
+    spec: ConnectorSpec[Any] = names["SPEC"]
+    context = ConnectorContext(url="bus://h:1", broker="b01", overlay="regraft", state_file=recorded)
+    assert isinstance(spec.connect(context, spec.settings()), names["BusConnector"])
     row, direct, proposal, *connector, read = capsys.readouterr().out.splitlines()
     assert (float(row), float(direct)) == (700.0, 500.0)
     assert proposal == "(('b00', 'b01'),) (('b00', 'b02'),) 200.0"

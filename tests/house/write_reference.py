@@ -26,9 +26,8 @@ from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
 from regraft.schemas.registry import AVSC_DIRECTORY, SCHEMAS
 from regraft.schemas.topics import TOPICS, Topic
-from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import section_models
-from regraft.settings.settings_example import toml_text
+from regraft.settings.settings_example import named_models, toml_text
 from regraft.settings.settings_model import SettingsModel
 
 ROOT = Path(__file__).parents[2]
@@ -243,7 +242,7 @@ def settings() -> str:
             "`regraft settings --example` prints all of them as a file; `regraft init` writes a short one.",
         ],
     ]
-    models = {**section_models(), **{f"planners.{name}": model for name, model in planner_models().items()}}
+    models = {**section_models(), **named_models()}
     parts += _common(models)
     for name, model in models.items():
         parts += _section(name, model())

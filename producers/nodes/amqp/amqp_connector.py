@@ -96,7 +96,7 @@ class AmqpConnector:
         try:
             self._interest.want_always(self._place.filters)
         except KeyFormError as error:
-            raise ConnectorError(f"node.connector_filters: {error}") from error
+            raise ConnectorError(f"connectors.amqp.filters: {error}") from error
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._keeping = loop.create_task(self._keep_open())

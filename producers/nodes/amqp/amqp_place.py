@@ -83,5 +83,5 @@ def reports_fault(
     return (
         f"the broker at {addresses} does not report what its clients want: enable its plugin "
         "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
-        "node.connector_api, the address of its management plugin, or name the filters in node.connector_filters"
+        "node.connector_api, the address of its management plugin, or name the filters in connectors.amqp.filters"
     )

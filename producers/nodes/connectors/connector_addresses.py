@@ -6,9 +6,17 @@ In: the setting ``node.connector``. Out: host and port to try now.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
 
-from regraft.producers.connector_faults import split_connector
 from regraft.producers.nodes.connectors.connector import ConnectorError
+
+
+def split_connector(connector: str) -> list[SplitResult]:
+    """Return the addresses of a connector, which are separated by commas.
+
+    Raises ValueError for brackets without IPv6.
+    """
+    return [urlsplit(part.strip()) for part in connector.split(",")]
 
 
 class ConnectorAddresses:

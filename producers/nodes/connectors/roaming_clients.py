@@ -23,7 +23,7 @@ MET_MAX = 10_000  # Pairs of client and other broker; further ones are only coun
 ROAMS = "client_at_two_brokers"
 SERVED_TWICE = (
     "both brokers may hold a session for it and queue the same messages: let it end its session before it moves, or "
-    "lower node.connector_session_s"
+    "lower connectors.mqtt.session_s"
 )
 
 

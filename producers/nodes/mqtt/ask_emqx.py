@@ -48,7 +48,7 @@ def filters_of_clients(api: BrokerApi) -> dict[str, list[str]]:
             return found
     raise NoAnswerError(
         f"{api.url}{PATH} lists more than {PAGE * PAGES_MAX:,} subscriptions, which is the limit: name what crosses in "
-        "node.connector_filters, and give no node.connector_api"
+        "connectors.mqtt.filters, and give no node.connector_api"
     )
 
 

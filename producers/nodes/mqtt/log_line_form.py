@@ -39,7 +39,7 @@ class LineForm:
             raise LineError(
                 CUT,
                 f"Mosquitto cuts lines of its log at {LINE_BYTES_MAX} bytes, so this one does not show what a client "
-                f"wants: name its filter in node.connector_filters ({text[:SHOWN_MAX]!r}...)",
+                f"wants: name its filter in connectors.mqtt.filters ({text[:SHOWN_MAX]!r}...)",
             )
         time = self.begin.match(text)
         if time is None:

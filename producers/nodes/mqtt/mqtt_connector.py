@@ -133,7 +133,7 @@ class MqttConnector(PlainConnector):
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
-            raise ConnectorError(f"node.connector_filters: {error}") from error
+            raise ConnectorError(f"connectors.mqtt.filters: {error}") from error
         self._restore(self._interest)
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
@@ -207,11 +207,11 @@ class MqttConnector(PlainConnector):
                 f"{place} does not report what its clients want: let Mosquitto "
                 "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
                 f"this client read {LOG_TOPIC}#; of an EMQX give node.connector_api; for any other broker name the "
-                "filters in node.connector_filters"
+                "filters in connectors.mqtt.filters"
             )
         raise ConnectorError(
             f"{place} reports what its clients subscribe to, but not {', nor '.join(reports.missing)}: what they want "
-            "would never end. Set that, or name the filters in node.connector_filters"
+            "would never end. Set that, or name the filters in connectors.mqtt.filters"
         )
 
     async def _catch_up_first(self) -> None:
@@ -222,7 +222,7 @@ class MqttConnector(PlainConnector):
             await self.close()
             fault = self._reports.file_fault or f"does not hold the subscription of {self._client_id}"
             raise ConnectorError(
-                f"{self._reports.file} {fault}: node.connector_log_file is the file of Mosquitto's `log_dest file`, "
+                f"{self._reports.file} {fault}: connectors.mqtt.log_file is the file of Mosquitto's `log_dest file`, "
                 "with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
             )
 

@@ -31,7 +31,7 @@ NO_ANSWER, NOT_ENABLED = "JetStream does not answer", (10_039, 10_076)  # The la
 UNKNOWN = "if there are streams, they store what is published at any broker of the overlay"
 CROSSES = (
     "streams store what is published at any broker of the overlay: where that is not wanted, list them in "
-    "node.local_streams"
+    "connectors.nats.local_streams"
 )
 
 
@@ -66,7 +66,7 @@ class LocalStreams:
             if time.monotonic() > until_s:
                 raise ConnectorError(
                     f"the streams of {place} cannot be listed ({self._fault or NO_ANSWER}): switch JetStream on there "
-                    "and let the node ask $JS.API.STREAM.LIST, or set no node.local_streams"
+                    "and let the node ask $JS.API.STREAM.LIST, or set no connectors.nats.local_streams"
                 )
             self.ask_again({})
             await asyncio.sleep(0.01)

@@ -144,7 +144,7 @@ class NatsConnector:
                 raise ConnectorError(
                     f"what stream {ingress.stream!r} of {self._addresses} stores cannot be taken "
                     f"({ingress.fault or 'no answer'}): switch JetStream on there and make the stream, or set no "
-                    "node.durable_stream"
+                    "connectors.nats.durable_stream"
                 )
             await asyncio.sleep(0.01)
 

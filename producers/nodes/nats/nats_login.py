@@ -71,7 +71,7 @@ def login_advice(place: str, login: NatsLogin, reason: str) -> str:
     given = "no login" if login.kind == "none" else f"the {login.kind}"
     return (
         f"{place} refuses {given} ({reason}): give node.connector_user and node.connector_password_file, or "
-        "node.connector_credentials_file, of a user that may connect there"
+        "connectors.nats.credentials_file, of a user that may connect there"
     )
 
 
@@ -86,7 +86,7 @@ def read_login(user: str, password: str, credentials_file: Path | None) -> NatsL
         return NatsLogin(key=_key_of(seed.strip()), jwt=jwt.strip())
     except (OSError, ValueError) as error:
         raise ConnectorError(
-            f"node.connector_credentials_file {credentials_file} holds no login ({error}): it must be a .creds file "
+            f"connectors.nats.credentials_file {credentials_file} holds no login ({error}): it must be a .creds file "
             "with JWT and seed of a user, or a file with the seed of a user's nkey (SU...)"
         ) from error
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.connectors import ask_api
 from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
 from regraft.producers.nodes.nats import jetstream_ingress
@@ -20,6 +19,7 @@ from regraft.producers.nodes.nats.nats_subscriptions import reach_server
 from regraft.producers.nodes.node_parts import connector_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
+from tests.producers.nodes.given_settings import given_settings
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, needs_rabbit, shared_rabbit
@@ -104,8 +104,7 @@ class ConnectorBroker:
 
     def make_connector(self, name: str, **more: Any) -> Any:
         """Return a connector as a node with these settings has it."""
-        files = self.directory / "inventory.json", self.directory / "node.json"
-        settings = NodeSettings("none:1", *files, broker=name, **{**self.settings, **self.more, **more})
+        settings = given_settings(self.directory, name, **{**self.settings, **self.more, **more})
         return connector_of(settings, name)
 
     async def begin(self) -> None:
@@ -352,7 +351,7 @@ class AmqpBroker(ConnectorBroker):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"connector": self.server.url, "connector_api": self.server.api.url, "connector_exchange": self.exchange}
+        return {"connector": self.server.url, "connector_api": self.server.api.url, "exchange": self.exchange}
 
     async def begin(self) -> None:
         self.server: RabbitServer = shared_rabbit()

@@ -194,7 +194,7 @@ def test_a_broker_without_events_is_polled(run_amqp: Callable[..., None], monkey
         server.put("/api/permissions/quiet%20one/guest", rights)
         url = f"{server.url}/quiet%20one"
         with pytest.raises(
-            ConnectorError, match=r"rabbitmq_event_exchange.*node\.connector_api.*node\.connector_filters"
+            ConnectorError, match=r"rabbitmq_event_exchange.*node\.connector_api.*connectors\.amqp\.filters"
         ):
             await AmqpConnector(url, "b01").start(lambda *_: None, lambda _: None)
         filtered = AmqpConnector(url, "b01", place=AmqpPlace(filters=["a.#"]))
@@ -267,9 +267,9 @@ def test_the_amqp_connector_reports_what_is_wrong(run_amqp: Callable[..., None])
 
     async def steps(broker: Any, _received: Received) -> None:
         with pytest.raises(ConnectorError, match=r"exchange 'nowhere' of 127.0.0.1:\d+ cannot be used: .*NOT_FOUND"):
-            await broker.make_connector("b01", connector_exchange="nowhere").start(lambda *_: None, lambda _: None)
-        with pytest.raises(ConnectorError, match=r"node\.connector_filters: 'a b'"):
-            await broker.make_connector("b01", connector_filters=("a b",)).start(lambda *_: None, lambda _: None)
+            await broker.make_connector("b01", exchange="nowhere").start(lambda *_: None, lambda _: None)
+        with pytest.raises(ConnectorError, match=r"connectors\.amqp\.filters: 'a b'"):
+            await broker.make_connector("b01", filters=("a b",)).start(lambda *_: None, lambda _: None)
 
     run_amqp(steps)
 

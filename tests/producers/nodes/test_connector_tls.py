@@ -12,10 +12,13 @@ import pytest
 
 from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.amqp.connect_amqp import rabbit_api
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
-from regraft.producers.nodes.node_parts import api_of, connector_of
+from regraft.producers.nodes.connectors.find_connectors import CONNECTORS
+from regraft.producers.nodes.node_parts import connector_of, context_of
 from tests.producers.nodes.connector_kit import needs, until
+from tests.producers.nodes.given_settings import given_settings
 from tests.producers.nodes.mqtt_brokers import MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.rabbit_servers import shared_rabbit
@@ -50,7 +53,7 @@ def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
     if request.param == "amqp":
         rabbit = shared_rabbit()
         place = f"127.0.0.1:{rabbit.tls_port}"
-        yield Secure(f"amqps://{place}", f"amqp://{place}", rabbit.authority, {"connector_exchange": "amq.topic"})
+        yield Secure(f"amqps://{place}", f"amqp://{place}", rabbit.authority, {"exchange": "amq.topic"})
         return
     authority = LocalAuthority(tmp_path / "tls")
     issued = authority.issue("server")
@@ -70,8 +73,8 @@ def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
 
 def settings_of(secure: Secure, connector: str, directory: Path, authority: LocalAuthority) -> NodeSettings:
     issued = authority.issue("node")
-    return NodeSettings(
-        "none:1", directory / "inventory.json", directory / "node.json", broker="b01", connector=connector,
+    return given_settings(
+        directory, "b01", connector=connector,
         connector_ca_file=secure.authority.ca_file, connector_certificate_file=issued.certificate_file,
         connector_key_file=issued.key_file, **secure.more,
     )  # fmt: skip
@@ -121,6 +124,10 @@ def test_a_peer_without_proof_is_refused(secure: Secure, tmp_path: Path, monkeyp
     asyncio.run(go())
 
 
+def rabbit_api_of(settings: NodeSettings) -> BrokerApi | None:
+    return rabbit_api(context_of(settings, "b01", CONNECTORS["amqp"]))
+
+
 def test_useless_certificates_are_named(tmp_path: Path) -> None:
     """An invalid file and a certificate without its key are each reported in one sentence."""
     files = tmp_path / "inventory.json", tmp_path / "node.json"
@@ -156,8 +163,9 @@ def test_the_interface_may_have_a_separate_login(tmp_path: Path) -> None:
         "none:1", tmp_path / "inventory.json", tmp_path / "node.json", broker="b01", connector="amqp://127.0.0.1",
         connector_user="me", connector_password_file=tmp_path / "connector", connector_api="http://127.0.0.1:15672",
     )  # fmt: skip
-    assert api_of(settings) == BrokerApi("http://127.0.0.1:15672", "me", "one")
+    assert rabbit_api_of(settings) == BrokerApi("http://127.0.0.1:15672", "me", "one")
     apart = replace(settings, connector_api_user="key", connector_api_password_file=tmp_path / "api")
-    assert api_of(apart) == BrokerApi("http://127.0.0.1:15672", "key", "two")
-    assert api_of(replace(settings, connector="nats://127.0.0.1")) == BrokerApi("http://127.0.0.1:15672")
-    assert api_of(replace(settings, connector_api=None)) is None
+    assert rabbit_api_of(apart) == BrokerApi("http://127.0.0.1:15672", "key", "two")
+    beside_nats = replace(settings, connector="nats://127.0.0.1")
+    assert context_of(beside_nats, "b01", CONNECTORS["nats"]).api == BrokerApi("http://127.0.0.1:15672")
+    assert rabbit_api_of(replace(settings, connector_api=None)) is None

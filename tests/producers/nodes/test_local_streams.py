@@ -13,9 +13,9 @@ import pytest
 import structlog
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.nats import local_streams
+from regraft.producers.nodes.nats.connect_nats import NatsSettings
 from regraft.producers.nodes.nats.local_streams import LocalStreams
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.nats_servers import NatsServer
@@ -72,7 +72,7 @@ def test_streams_that_want_subjects_from_everywhere_are_named_once() -> None:
             streams.answer(listed({"A": ["a"], "KV_x": ["$KV.x.>"], "M": [], "C": ["c"]}))
     (line,) = logs
     assert (line["event"], line["streams"]) == ("streams_cross", {"A": ["a"]})
-    assert "node.local_streams" in line["reason"]
+    assert "connectors.nats.local_streams" in line["reason"]
     with structlog.testing.capture_logs() as logs:
         streams.ask()
         streams.answer(listed({"B": ["b"]}))
@@ -99,7 +99,7 @@ def test_what_cannot_be_listed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("name", "is_refused"), [("ORDERS", False), ("*", False), ("a.b", True), ("", True)])
 def test_a_name_that_no_stream_has_is_refused(name: str, is_refused: bool) -> None:
     """At the start, by its form."""
-    settings = NodeSettings("none:1", Path("i.json"), Path("s.json"), broker="b01", local_streams=(name,))
+    settings = NatsSettings(local_streams=(name,))
     assert any("local_streams" in fault for fault in settings.faults()) == is_refused
 
 
@@ -215,7 +215,7 @@ def test_a_connector_with_local_streams_opens_only_if_they_can_be_listed(
     async def go() -> None:
         with NatsServer("b01", tmp_path) as server:
             connector = at(server, "b01", ["ORDERS"])
-            with pytest.raises(ConnectorError, match=r"set no node\.local_streams"):
+            with pytest.raises(ConnectorError, match=r"set no connectors\.nats\.local_streams"):
                 await connector.start(lambda *_: None, lambda _: None)
             assert not connector.is_open
 

@@ -99,7 +99,7 @@ def test_a_line_that_was_cut_is_no_wish() -> None:
         site.take("M/subscribe", f"c 1 b/{'x' * (LINE_BYTES_MAX - len(site.line('c 1 b/')) - 1)}")
     assert [filter_[:2] for filter_ in site.wanted] == ["b."]
     assert site.counts == {"log_line_cut": 1}
-    assert "node.connector_filters" in logs[0]["reason"]
+    assert "connectors.mqtt.filters" in logs[0]["reason"]
 
 
 def test_another_form_is_learned_at_the_next_connection() -> None:

@@ -311,7 +311,7 @@ def test_a_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
     """If the broker's log cannot be read, the connector says what to do, or uses the configured filters."""
 
     async def steps(site: MqttSite) -> None:
-        with pytest.raises(ConnectorError, match=r"name the filters in node\.connector_filters"):
+        with pytest.raises(ConnectorError, match=r"name the filters in connectors\.mqtt\.filters"):
             await site.open()
         other = MqttSite(site.server, filters=["a/#", "b/+"])
         await other.open()
@@ -325,7 +325,7 @@ def test_a_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
 
 def test_a_filter_that_is_none_is_named() -> None:
     """An invalid filter is named with what to do."""
-    with pytest.raises(ConnectorError, match=r"node\.connector_filters: 'a#'"):
+    with pytest.raises(ConnectorError, match=r"connectors\.mqtt\.filters: 'a#'"):
         asyncio.run(MqttConnector("mqtt://127.0.0.1:1", "b01", filters=["a#"]).start(lambda *_: None, lambda _: None))
 
 

@@ -21,6 +21,7 @@ from regraft.producers.nodes.nats.nats_login import _sum_of, read_login
 from regraft.producers.nodes.nats.nats_permissions import LeafPermissions
 from regraft.producers.nodes.node_parts import connector_of
 from tests.producers.nodes.connector_kit import until
+from tests.producers.nodes.given_settings import given_settings
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.server_process import free_port
 from tests.wait_until import PATIENCE_S
@@ -53,7 +54,7 @@ def _encoded(raw: bytes) -> str:
 
 
 def settings_for(at: Path, connector: str, **more: Any) -> NodeSettings:
-    return NodeSettings("none:1", at / "inventory.json", at / "node.json", broker="b01", connector=connector, **more)
+    return given_settings(at, "b01", connector=connector, **more)
 
 
 async def opened(connector: Connector) -> list[LocalMessage]:
@@ -104,14 +105,14 @@ def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: P
             more = {"connector_api": f"http://127.0.0.1:{api}"} if api else {}
             file = tmp_path / "user.nk"
             file.write_text(user.seed)
-            connector = connector_of(settings_for(tmp_path, url, connector_credentials_file=file, **more), "b01")
+            connector = connector_of(settings_for(tmp_path, url, credentials_file=file, **more), "b01")
             await opened(connector)
             assert connector.is_open
             await connector.close()
             file.write_text(Nkey().seed)
-            for login in ({}, {"connector_credentials_file": file}):
+            for login in ({}, {"credentials_file": file}):
                 with pytest.raises(
-                    ConnectorError, match=r"refuses (no login|the nkey) .*node\.connector_credentials_file"
+                    ConnectorError, match=r"refuses (no login|the nkey) .*connectors\.nats\.credentials_file"
                 ):
                     await opened(connector_of(settings_for(tmp_path, url, **login, **more), "b01"))
 
@@ -141,7 +142,7 @@ def test_a_server_in_operator_mode_takes_a_creds_file(tmp_path: Path) -> None:
                 (server.leaf_url, {}),
                 (server.url, {"connector_api": f"http://127.0.0.1:{server.api_port}"}),
             ):
-                connector = connector_of(settings_for(tmp_path, url, connector_credentials_file=file, **more), "b01")
+                connector = connector_of(settings_for(tmp_path, url, credentials_file=file, **more), "b01")
                 await opened(connector)
                 assert connector.is_open
                 await connector.close()

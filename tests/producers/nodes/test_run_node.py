@@ -334,7 +334,7 @@ def test_an_unknown_node_asks_to_join(kafka: RunningKafka, tmp_path: Path) -> No
         own = tmp_path / "own-peers.json"
         own.write_text(json.dumps({**peers, "x01": f"127.0.0.1:{free_port()}"}))
         site.servers["x01"] = MqttServer("x01", tmp_path).start()
-        site.begin("x01", "--set", f"node.peers_path={own}", "--set", "node.durable_session=true")
+        site.begin("x01", "--set", f"node.peers_path={own}", "--set", "connectors.mqtt.durable_session=true")
         site.wait(lambda: bool(site.records(ANNOUNCEMENTS, Announcement)), "an announcement")
         asked: Announcement = site.records(ANNOUNCEMENTS, Announcement)[0]
         assert [cost.peer for cost in asked.facts.link_costs] == list(BROKERS)

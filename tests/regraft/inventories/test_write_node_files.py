@@ -12,11 +12,12 @@ from regraft.inventories.write_node_files import node_files, read_nodes
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.producers.nodes.mqtt.connect_mqtt import MqttSettings
 from regraft.settings.run_settings import load_settings
 from tests.overlay.small_overlays import inventory_of, line_of
 
 INVENTORY: Inventory = replace(inventory_of(line_of(3), {}), clients_stay=True)
-TABLE = """broker,address,connector,metrics_port,connector_filters
+TABLE = """broker,address,connector,metrics_port,connectors.mqtt.filters
 b00,10.0.0.1:7411,nats://127.0.0.1:7422,9105,
 b01,10.0.0.2:7411,mqtt://127.0.0.1:1883,,"[""a/#"",""b""]"
 b02,[fd00::3]:7411,amqp://127.0.0.1:5672,,
@@ -48,7 +49,7 @@ def test_each_broker_gets_a_folder_with_what_its_machine_needs(tmp_path: Path) -
     file = tmp_path / "node.toml"
     file.write_text(files["b01/node.toml"])
     settings = load_settings(file=file)
-    assert settings.node.connector_filters == ("a/#", "b")
+    assert settings.node.connectors["mqtt"] == MqttSettings(filters=("a/#", "b"))
     assert settings.node.peers_file == Path("/var/lib/regraft/peers.json")
 
 
@@ -94,3 +95,19 @@ def test_a_list_that_is_not_one_is_named(tmp_path: Path) -> None:
     table = "broker,address,connector,connector_filters\nb00,h:7411,mqtt://h:1,[a/#\n"
     with pytest.raises(SourceError, match=r"line 2: connector_filters is '\[a/#': a list is written as in JSON"):
         read_nodes(table_of(tmp_path, table))
+
+
+def test_columns_may_have_the_old_names_of_connectors_settings(tmp_path: Path) -> None:
+    """Tables of an earlier version are read for one release; the address says which connector is meant."""
+    table = TABLE.replace("connectors.mqtt.filters", "connector_filters").replace("1:5672,,\n", '1:5672,,"[""c""]"\n')
+    files = node_files(INVENTORY, read_nodes(table_of(tmp_path, table)), {}, "/d")
+    assert tomllib.loads(files["b01/node.toml"])["connectors"] == {"mqtt": {"filters": ["a/#", "b"]}}
+    assert tomllib.loads(files["b02/node.toml"])["connectors"] == {"amqp": {"filters": ["c"]}}
+    assert "connectors" not in tomllib.loads(files["b00/node.toml"])
+
+
+def test_a_column_of_another_connector_is_refused(tmp_path: Path) -> None:
+    """As it would be in the settings file of that node."""
+    table = TABLE.replace("9105,\n", '9105,"[""c""]"\n')
+    with pytest.raises(SourceError, match=r"line 2: connectors.mqtt.filters is c, but it belongs to the connector"):
+        node_files(INVENTORY, read_nodes(table_of(tmp_path, table)), {}, "/d")

@@ -116,6 +116,31 @@ def test_a_renamed_setting_is_accepted_with_a_warning(old: str) -> None:
     assert found == 3
 
 
+@pytest.mark.parametrize(
+    ("connector", "used"), [("mqtt://h:1", "mqtt"), ("mqtts://h:1", "mqtt"), ("amqp://h:1", "amqp")]
+)
+def test_a_setting_that_two_connectors_have_goes_to_the_one_in_use(
+    connector: str, used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever source names the connector, and whichever the setting."""
+    file = tmp_path / "own.toml"
+    file.write_text(f'[node]\nconnector = "{connector}"\nconnector_filters = ["a"]\n')
+    monkeypatch.setenv("REGRAFT_NODE__DURABLE_SESSION", "true")
+    own: Any = load_settings({"node": {"broker": "b01"}}, file).node.connectors[used]
+    assert (own.filters, own.durable_session) == (("a",), True)
+    both = {"node": {"connector_filters": ["b"]}, "connectors": {used: {"filters": ["c"]}}}
+    new = f"connectors.{used}.filters"
+    assert faults_of(flags=both, file=file) == (
+        f"node.connector_filters is now called {new}, which is given as well: remove the old name",
+    )
+
+
+def test_an_old_name_of_another_connector_is_refused_under_its_new_one() -> None:
+    """It was refused before, too."""
+    (fault,) = faults_of(flags={"node": {"connector": "nats://h:1", "connector_filters": ["a"]}})
+    assert fault.startswith("connectors.mqtt.filters is a, but it belongs to the connector mqtt")
+
+
 def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With both names given, the old one is an error."""
     file = tmp_path / "own.toml"

@@ -1,0 +1,76 @@
+"""The connector to an MQTT broker, as the settings describe it.
+
+In: settings. Out: a connector. What it does belongs to :mod:`producers.nodes.mqtt.mqtt_connector`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from regraft.infra.process.find_extras import require_extras
+from regraft.producers.connector_settings import ConnectorSettings
+from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.connectors.connector_spec import ConnectorContext, ConnectorSpec
+from regraft.producers.workloads.stock_settings import too_small
+
+
+@dataclass(frozen=True)
+class MqttSettings(ConnectorSettings):
+    """Settings of a node next to an MQTT 5 broker."""
+
+    filters: Annotated[
+        tuple[str, ...],
+        "topics, with + and #, that the node always requests from the others: if nothing reports what clients want, "
+        "and for retained messages that every broker should have",
+    ] = ()
+    log_file: Annotated[
+        Path | None,
+        "Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while it was away; "
+        "with none, it learns of those only when clients subscribe again",
+    ] = None
+    session_s: Annotated[
+        float,
+        "how long the subscriptions of a client remain after it has left, because its session may continue",
+    ] = 3_600.0
+    durable_session: Annotated[
+        bool,
+        "whether messages of QoS 1 and 2 are forwarded from a session that the broker keeps for the node, and "
+        "acknowledged once neighbours have them",
+    ] = False
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        return too_small([("session_s", self.session_s, 0.0, "no session ends before its client has left")])
+
+
+def connect_mqtt(context: ConnectorContext, settings: MqttSettings) -> Connector:
+    """Return the connector to an MQTT broker."""
+    require_extras("A connector to an MQTT broker", "mqtt")
+    from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+
+    return MqttConnector(
+        context.url,
+        context.broker,
+        context.user,
+        context.password,
+        filters=settings.filters,
+        session_s=settings.session_s,
+        is_durable=settings.durable_session,
+        interest_file=context.state_file,
+        log_file=settings.log_file,
+        api=context.api,
+        tls=context.tls,
+        overlay=context.overlay,
+    )
+
+
+SPEC = ConnectorSpec(
+    name="mqtt",
+    secure_scheme="mqtts",
+    settings=MqttSettings,
+    connect=connect_mqtt,
+    broker="an MQTT broker",
+    form="mqtt://HOST:PORT",
+)

@@ -1,0 +1,28 @@
+"""Tables with a name each, ``[planners.NAME]`` and ``[connectors.NAME]``, which other packages may add to.
+
+In: tables as given, a model for each name. Out: checked models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regraft.settings.settings_model import SettingsModel
+
+
+def read_named_tables(
+    section: str, given: Mapping[str, Any], models: Mapping[str, type[SettingsModel]], faults: list[str]
+) -> dict[str, SettingsModel]:
+    """Return the model of each name with the values of its table, if one is given.
+
+    Appends to ``faults``; wrong values are collected by the surrounding ``collect_faults``.
+    """
+    found = {}
+    for name, model in models.items():
+        values = given.get(name, {})
+        if not isinstance(values, Mapping):
+            faults.append(f"{section}.{name} is {values!r}: write a table, as in [{section}.{name}]")
+            values = {}
+        found[name] = model.model_validate(dict(values))
+    return found
