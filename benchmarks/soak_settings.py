@@ -112,5 +112,4 @@ def _controller_flags(plan: SoakPlan) -> dict[str, Any]:
         "horizon_lifetimes": 1.0,
         "decision": {"window_age_ms_max": 12 * window_ms},
         "assembly": {"future_ms_max": plan.scaled(600_000)},
-        "transition": {"drain_ms": plan.scaled(60_000)},
     }

@@ -33,10 +33,9 @@ TERM_FIRST = 1  # Of the first leader; 0 is sent by controllers that do not supp
 class AssemblyLimits:
     """How long a window waits to be complete, and how many may wait."""
 
-    completeness_share_min: Annotated[
-        float,
-        "share of a broker's batches that must have arrived, or no decision is based on the window",
-    ] = 0.95
+    # Share of a broker's batches that must have arrived, or no decision is based on the window. 0.95: of the twenty
+    # batches of a window of 5 s one may be missing.
+    completeness_share_min: float = 0.95
     # How long a window waits for its rows after its marker, and for an earlier window's marker.
     rows_wait_ms: int = 10_000
     # Windows that may wait; beyond it the oldest is dropped.
@@ -61,11 +60,9 @@ class TransitionLimits:
     prepare_ms: int = 20_000
     # Until every broker works with both configurations.
     activate_ms: int = 20_000
-    drain_ms: Annotated[
-        int,
-        "until no broker sees a notification of the old configuration any more; the longest phase, because it waits "
-        "for queues",
-    ] = 60_000
+    # Until no broker sees a notification of the old configuration any more; the longest phase, because it waits for
+    # queues, which may hold a minute of traffic.
+    drain_ms: int = 60_000
     # Until every broker has dropped the old configuration, and until an abort is answered.
     retire_ms: int = 20_000
     # Pause after which an unanswered command is sent again.
@@ -134,13 +131,11 @@ class ControllerSettings:
         "would have achieved. Default none; each takes its time once per window",
     ] = ()
     horizon_lifetimes: Annotated[float, "how many mean lifetimes of a subscription a decision looks back"] = 4.0
-    recent_lifetimes: Annotated[
-        float,
-        "how many lifetimes a decision looks back first; further only if it finds nothing to change there, and then "
-        "what it finds must save on the recent windows, too. Default 1: gradual changes of traffic are followed "
-        "sooner, and what takes many windows to distinguish from luck is still found (docs/decisions.md); 0 "
-        "considers all of them at once",
-    ] = 1.0
+    # How many lifetimes a decision looks back first; further only if it finds nothing to change there, and then what it
+    # finds must save on the recent windows, too. 1: gradual changes of traffic are followed sooner, and what takes many
+    # windows to distinguish from luck is still found (docs/decisions.md). 0, as in old recordings, considers all of
+    # them at once.
+    recent_lifetimes: float = 1.0
     subscription_lifetime_s: Annotated[
         float | None,
         "the mean lifetime, if known; none measures it from telemetry and the clients topic",

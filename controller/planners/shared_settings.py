@@ -15,11 +15,9 @@ Order = Literal["gain", "arrival"]
 class OrderSettings(PlannerSettings):
     """In which order changes that are found together are proposed."""
 
-    order: Annotated[
-        Order,
-        '"gain" proposes the best first by true cost, "arrival" takes them in random order and ignores true cost, '
-        "like the paper's brokers",
-    ] = "gain"
+    # "gain" proposes the best first by true cost: the judge accepts in this order, so no other finds more. "arrival"
+    # takes them in random order and ignores true cost, like the paper's brokers, which the lab compares.
+    order: Order = "gain"
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -47,10 +45,13 @@ class HorizonSettings(OrderSettings):
 class SessionSettings(PlannerSettings):
     """What GRAPE of Cheung09 traces and weighs."""
 
-    grape_weight: Annotated[int, "by how many percent GRAPE minimises its first metric, 1 to 100"] = 100
+    # By how many percent GRAPE minimises its first metric, 1 to 100. 100, the whole of it: a lower weight saves less of
+    # what plans are judged by.
+    grape_weight: int = 100
     # Length of a trace session, the paper's G_threshold of 100.
     grape_notifications_min: int = 100
-    link_delays: Annotated[bool, "whether links count in delivery delays; not in the paper"] = False
+    # Whether links count in delivery delays. Not in the paper, and delays do not count in the default metric.
+    link_delays: bool = False
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""

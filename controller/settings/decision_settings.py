@@ -41,11 +41,9 @@ class DecisionSettings:
         "the best of all worthless changes makes a plan at most as often as a normal variable exceeds this many "
         "standard deviations; 0 turns the test off. Default 2, one decision in 44",
     ] = 2.0
-    change_noise_factor: Annotated[
-        float,
-        "noise_factor for each change of a plan alone, as if it had not been selected for its gain. Default 1: with "
-        "2, clearly worthwhile changes had to wait for more windows (docs/decisions.md)",
-    ] = 1.0
+    # noise_factor for each change of a plan alone, as if it had not been selected for its gain. 1: with 2, clearly
+    # worthwhile changes had to wait for more windows (docs/decisions.md).
+    change_noise_factor: float = 1.0
     gain_share_min: Annotated[
         float,
         "a plan must save more than this share of the present cost regardless of noise, or the overlay would be "

@@ -24,6 +24,7 @@ WALL_TIMES = (
     "controller.assembly.rows_wait_ms",
     "controller.transition.prepare_ms",
     "controller.transition.activate_ms",
+    "controller.transition.drain_ms",
     "controller.transition.retire_ms",
     "controller.transition.resend_ms",
 )

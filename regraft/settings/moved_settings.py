@@ -74,7 +74,7 @@ RENAMED: Mapping[str, str] = {
 
 # Settings that are constants since 0.3.0, with their values; a test compares these with the code. The comment at each
 # constant says why nobody needs another value.
-FIXED: Mapping[str, float] = {
+FIXED: Mapping[str, Any] = {
     "demo.regime_change_share": 0.5,
     "emulator.workload.popularity_sigma": 0.5,
     "emulator.workload.regime_change_factor": 20.0,
@@ -108,6 +108,7 @@ FIXED: Mapping[str, float] = {
     "streaming.write_timeout_ms": 60_000,
     "controller.horizon_windows_min": 2,
     "controller.horizon_windows_max": 60,
+    "controller.recent_lifetimes": 1.0,
     "controller.proposals_max": 16,
     "controller.ring_delay_weight": 1.0,
     "controller.verify_windows": 2,
@@ -118,14 +119,17 @@ FIXED: Mapping[str, float] = {
     "controller.status_ms": 1_000,
     "controller.decision.tabu_lifetimes": 2.0,
     "controller.decision.change_share_min": 0.0005,
+    "controller.decision.change_noise_factor": 1.0,
     "controller.decision.broker_congestion_max": 10.0,
     "controller.decision.link_congestion_max": 100.0,
     "controller.decision.queue_wait_ms_max": 1_000.0,
+    "controller.assembly.completeness_share_min": 0.95,
     "controller.assembly.rows_wait_ms": 10_000,
     "controller.assembly.windows_pending_max": 64,
     "controller.assembly.rows_per_window_max": 500_000,
     "controller.transition.prepare_ms": 20_000,
     "controller.transition.activate_ms": 20_000,
+    "controller.transition.drain_ms": 60_000,
     "controller.transition.retire_ms": 20_000,
     "controller.transition.resend_ms": 2_000,
     "controller.members.return_pause_ms_max": 600_000,
@@ -159,6 +163,14 @@ FIXED: Mapping[str, float] = {
     "planners.pack_drop.search_words_max": 500_000_000,
     "planners.pack_drop.escape_words_max": 50_000_000,
     "planners.swap_links_cost.escape_words_max": 30_000_000,
+    "planners.swap_links_ci.order": "gain",
+    "planners.relocate_publisher_pop.order": "gain",
+    "planners.relocate_publisher_grape.order": "gain",
+    "planners.relocate_publisher_grape.grape_weight": 100,
+    "planners.relocate_publisher_grape.grape_priority": "load",
+    "planners.relocate_publisher_grape.link_delays": False,
+    "planners.relocate_publishers_joint.grape_weight": 100,
+    "planners.relocate_publishers_joint.link_delays": False,
     "planners.relocate_publisher_pop.pop_traces_min": 100,
     "planners.relocate_publisher_pop.pop_traces_max": 50,
     "planners.relocate_publisher_pop.pop_window_s": 60.0,
@@ -210,7 +222,9 @@ def fixed_text(full_name: str) -> str:
     value = FIXED[name]
     words = name.rpartition(".")[2].removesuffix("_max").removesuffix("_min").split("_")
     unit = f" {words[-1]}" if words[-1] in _UNITS and value is not None else ""
-    return f"fixed at {value:,g}{unit} since {FIXED_SINCE}"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    shown = f"{value:,g}" if is_number else "none" if value is None else str(value).lower()
+    return f"fixed at {shown}{unit} since {FIXED_SINCE}"
 
 
 def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Annotated
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import OrderSettings, SessionSettings
@@ -27,7 +26,9 @@ PLANNER = "relocate_publisher_grape"
 class PrioritySettings(SessionSettings, OrderSettings):
     """What GRAPE minimises."""
 
-    grape_priority: Annotated[Priority, 'the metric that it minimises first, "load" (messages) or "delay"'] = "load"
+    # The metric that it minimises first, "load" (messages) or "delay". Load, since plans are judged by messages and
+    # their cost.
+    grape_priority: Priority = "load"
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""

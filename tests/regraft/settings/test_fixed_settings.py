@@ -31,6 +31,8 @@ def test_the_sentence_has_the_unit() -> None:
     assert fixed_text("controller.tick_ms") == "fixed at 100 ms since 0.3.0"
     assert fixed_text("controller.members.return_pause_ms_max") == "fixed at 600,000 ms since 0.3.0"
     assert fixed_text("controller.proposals_max") == "fixed at 16 since 0.3.0"
+    assert fixed_text("planners.swap_links_ci.order") == "fixed at gain since 0.3.0"
+    assert fixed_text("planners.relocate_publisher_grape.link_delays") == "fixed at false since 0.3.0"
     assert fixed_text("controller.planner") == ""
 
 

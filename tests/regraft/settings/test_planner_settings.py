@@ -9,6 +9,7 @@ import pytest
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.find_planners import OF_THE_LAB, PLANNERS, planner_spec
 from regraft.controller.planners.shared_settings import HorizonSettings
+from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
 from regraft.settings.moved_settings import (
     FIXED,
     RENAMED,
@@ -30,17 +31,20 @@ def faults_of(**given: object) -> tuple[str, ...]:
 def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The closer to the call, the higher the priority of a value; all other planners have their defaults."""
     file = tmp_path / "own.toml"
-    file.write_text('[planners.swap_links_ci]\nhorizon_hops = 5\norder = "gain"\n')
+    file.write_text("[planners.swap_links_ci]\nhorizon_hops = 5\n[planners.pack_drop]\ndetour_ms_max = 9\n")
     monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__HORIZON_HOPS", "7")
-    monkeypatch.setenv("REGRAFT_PLANNERS__SWAP_LINKS_CI__ORDER", "arrival")
+    monkeypatch.setenv("REGRAFT_PLANNERS__RELOCATE_PUBLISHERS_JOINT__DELAY_WEIGHT", "0.5")
     settings = load_settings({"planners": {"swap_links_ci": {"horizon_hops": 6}}}, file)
     planners = settings.controller.planners
-    assert planners["swap_links_ci"] == HorizonSettings(horizon_hops=6, order="arrival")
-    assert {name: one for name, one in planners.items() if name != "swap_links_ci"} == {
-        name: spec.settings() for name, spec in PLANNERS.items() if name != "swap_links_ci"
+    assert planners["swap_links_ci"] == HorizonSettings(horizon_hops=6)
+    assert planners["relocate_publishers_joint"] == JointSettings(delay_weight=0.5)
+    assert planners["pack_drop"] == PLANNERS["pack_drop"].settings(detour_ms_max=9.0)
+    given = ("swap_links_ci", "relocate_publishers_joint", "pack_drop")
+    assert {name: one for name, one in planners.items() if name not in given} == {
+        name: spec.settings() for name, spec in PLANNERS.items() if name not in given
     }
     assert "planners.swap_links_ci.horizon_hops" in settings.chosen
-    assert settings.to_record()["planners"]["swap_links_ci"]["order"] == "arrival"
+    assert settings.to_record()["planners"]["swap_links_ci"] == {"horizon_hops": 6}
 
 
 def test_faults_of_planners_are_reported_with_all_others(tmp_path: Path) -> None:
