@@ -85,7 +85,7 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
     options = {
         "demo.brokers": given.brokers,
         "demo.kill_every_s": given.round_s,
-        "demo.shadow_planners": [],  # They would only take processor time.
+        "controller.shadow_planners": [],  # They would only take processor time.
         "dashboard.port": 0,
         "demo.fill_disk": given.disk_mb is not None,
         "emulator.chaos_every_s": given.round_s,

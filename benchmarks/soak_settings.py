@@ -80,8 +80,6 @@ def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[st
         "demo": {"brokers": plan.brokers},
         "spark": {"driver_memory_mb": HEAP_MB},
         "emulator": {
-            "flush_ms": min(250.0 * plan.speed, 1_000.0),
-            "settle_s": max(30.0 * plan.speed, 300.0),
             "metrics_port": ports["emulator"],
             "workload": {
                 "notifications_per_s": plan.rate_per_s,

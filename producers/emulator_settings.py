@@ -56,18 +56,18 @@ class EmulatorSettings:
     # Length of a broker's queue beyond which notifications are dropped.
     queue_length_max: int = 10_000
     link_bytes_per_ms: Annotated[float | None, "bandwidth of a link in each direction, none for no limit"] = None
-    flush_ms: Annotated[float, "pause between two telemetry batches of a broker"] = 250.0
+    # Pause between two telemetry batches of a broker: twenty batches in a window of 5 s, so that one late batch does
+    # not make it incomplete. Longer on a faster clock, at most a second, as each is a Kafka record.
+    flush_ms: float = 250.0
     # Pause between two polls for commands.
     command_poll_ms: float = 20.0
     # How many probes per second all brokers together send over links that are not in the overlay, each broker in turn
     # to its 40 nearest peers, so that the controller knows what these links would cost; 0 for none. Default 40: each
     # of 40 brokers has probed all others within 40 s.
     candidate_probes_per_s: float = 40.0
-    settle_s: Annotated[
-        float,
-        "age from which a missing notification counts as lost; longer than any outage, because a transition that "
-        "waits for its controller holds deliveries back",
-    ] = 300.0
+    # Age from which a missing notification counts as lost: longer than any outage, because a transition that waits for
+    # its controller holds deliveries back. Longer on a faster clock.
+    settle_s: float = 300.0
     # How long the end waits at most for the model to become quiet.
     drain_s_max: float = 60.0
     # How long telemetry and results wait while Kafka is unreachable.
@@ -126,10 +126,9 @@ class EmulatorSettings:
     # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
     # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
     sample_run: int = 4
-    sample_counts_s: Annotated[
-        int,
-        "over how many seconds deliveries of all other notifications are counted together, a divisor of the window",
-    ] = 5
+    # Over how many seconds deliveries of all other notifications are counted together: five times fewer cells, and a
+    # window of 5 s is the shortest that operators have reason to take. With other windows, a divisor of theirs.
+    sample_counts_s: int = 5
 
     @property
     def sampling(self) -> Sampling:

@@ -124,10 +124,8 @@ class NodeSettings:
     # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
     # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
     sample_run: int = 4
-    sample_counts_s: Annotated[
-        int,
-        "over how many seconds deliveries of all other notifications are counted together, a divisor of the window",
-    ] = 5
+    # Over how many seconds deliveries of all other notifications are counted together, as in the emulator.
+    sample_counts_s: int = 5
 
     @property
     def sampling(self) -> Sampling:

@@ -57,8 +57,12 @@ class AlertSettings:
         Severity,
         "alerts below this severity wait in the quiet hours: info, warning or critical",
     ] = Severity.CRITICAL
-    timeout_s: Annotated[float, "timeout for connecting to a target, and again for its answer. Default 5 s"] = 5.0
-    attempts_max: Annotated[int, "attempts to send a message to a target before it becomes a dead letter"] = 4
+    # Timeout for connecting to a target, and again for its answer: a webhook that takes longer is retried, and one dead
+    # target must not hold up the others.
+    timeout_s: float = 5.0
+    # Attempts to send a message to a target before it becomes a dead letter: with the doubling pauses, some seconds, as
+    # an alert that comes later has often cleared.
+    attempts_max: int = 4
     # Pause before the second attempt, doubled from one to the next.
     backoff_s: float = 1.0
     # Bound of that pause.

@@ -23,14 +23,13 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
         workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
         merged.setdefault("emulator", {})["workload"] = workload
     preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
-    is_theirs = "demo.shadow_planners" in wanted.chosen or "shadow_planners" not in scenario.demo
-    preset["shadow_planners"] = wanted.demo.shadow_planners if is_theirs else scenario.demo["shadow_planners"]
+    shadows: Any = scenario.demo.get("shadow_planners", wanted.demo.shadow_planners)
     acting = (
         wanted.controller.planner
         if "controller.planner" in wanted.chosen
         else preset.get("planner", wanted.controller.planner)
     )
-    preset["shadow_planners"] = [name for name in preset["shadow_planners"] if name != acting]
+    preset["shadow_planners"] = [name for name in shadows if name != acting]
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value

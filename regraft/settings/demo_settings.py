@@ -30,7 +30,8 @@ class DemoSettings:
     running_s: Annotated[float, "how long traffic runs after the start, in s"] = 180.0
     # The share of running_s after which interests shift.
     regime_change_share: float = 0.5
-    drain_s_max: Annotated[float, "how long to wait at the end for the last windows, in s"] = 60.0
+    # How long to wait at the end for the last windows, in s: several times the window and its grace.
+    drain_s_max: float = 60.0
     kill_every_s: Annotated[
         float,
         "with --chaos, the shortest pause between disturbances of services, in s, in which a window must also close; "
@@ -40,11 +41,9 @@ class DemoSettings:
         bool,
         "with --chaos, also fill the disk of the output directory, which must be a separate file system",
     ] = False
-    shadow_planners: Annotated[
-        tuple[str, ...],
-        "the demo's controller.shadow_planners unless that is set; by default the paper's planner, and ours without "
-        "moves of publishers, to show what the moves add",
-    ] = ("swap_links_ci", "swap_links_cost")
+    # Unless the scenario has others or controller.shadow_planners is set: the paper's planner, and ours without moves
+    # of publishers, to show what the moves add.
+    shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""

@@ -6,7 +6,7 @@ versions and runs on a faster clock have others; a file, the environment or a fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -28,8 +28,14 @@ WALL_TIMES = (
     "controller.transition.retire_ms",
     "controller.transition.resend_ms",
 )
+# Those that follow the clock less, because they are times of the model as well.
+SPEED_TIMES: Mapping[str, Callable[[float], float]] = {
+    "emulator.flush_ms": lambda speed: min(250.0 * speed, 1_000.0),
+    "emulator.settle_s": lambda speed: max(30.0 * speed, 300.0),
+}
 # Times that span a number of windows, which grow with windows longer than the default.
 WINDOW_TIMES = ("controller.verify_ms_max", "controller.lookback_ms")
+COUNTS = ("emulator.sample_counts_s", "node.sample_counts_s")  # Divisors of a window, or counts would span several.
 WINDOW_MS = 5_000  # The default of streaming.window_ms.
 _MISSING = object()
 
@@ -56,6 +62,8 @@ def at_speed(settings: Value, speed: float) -> Value:
     for name in WALL_TIMES if speed > 1 else ():
         value = FIXED[name]
         settings = _replaced(settings, _path(name), type(value)(value * speed))
+    for name, at in SPEED_TIMES.items() if speed > 1 else ():
+        settings = _replaced(settings, _path(name), at(speed))
     return settings
 
 
@@ -63,6 +71,9 @@ def at_windows(settings: Value, window_ms: int) -> Value:
     """Return settings for windows of this length."""
     for name in WINDOW_TIMES if window_ms > WINDOW_MS else ():
         settings = _replaced(settings, _path(name), FIXED[name] * window_ms // WINDOW_MS)
+    for name in COUNTS:
+        divisors = [seconds for seconds in range(1, FIXED[name] + 1) if window_ms % (seconds * 1_000) == 0]
+        settings = _replaced(settings, _path(name), max(divisors, default=FIXED[name]))
     return settings
 
 

@@ -65,6 +65,7 @@ RENAMED: Mapping[str, str] = {
         if old.startswith("connector")
     },
     "demo.horizon_lifetimes": "controller.horizon_lifetimes",
+    "demo.shadow_planners": "controller.shadow_planners",
     **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
     **{
         f"planners.{planner}.looks_max": f"planners.{planner}.evaluations_max"
@@ -83,6 +84,10 @@ FIXED: Mapping[str, Any] = {
     "emulator.checkins.grid_columns": 10,
     "emulator.checkins.linger_days": 14.0,
     "emulator.checkins.connect_spread_s": 5.0,
+    "demo.drain_s_max": 60.0,
+    "emulator.flush_ms": 250.0,
+    "emulator.settle_s": 300.0,
+    "emulator.sample_counts_s": 5,
     "emulator.control_service_ms": 0.05,
     "emulator.queue_length_max": 10_000,
     "emulator.command_poll_ms": 20.0,
@@ -103,6 +108,7 @@ FIXED: Mapping[str, Any] = {
     "node.kafka_outage_s_max": 600.0,
     "node.kafka_buffer_records_max": 100_000,
     "node.sample_run": 4,
+    "node.sample_counts_s": 5,
     "streaming.pause_ms_max": 1_000,
     "streaming.read_partitions_min": 0,
     "streaming.write_timeout_ms": 60_000,
@@ -143,6 +149,8 @@ FIXED: Mapping[str, Any] = {
     "controller.links.drift_share_max": 0.15,
     "controller.sampling.delay_windows_max": 3.0,
     "controller.sampling.calm_windows": 12,
+    "alerts.timeout_s": 5.0,
+    "alerts.attempts_max": 4,
     "alerts.backoff_s": 1.0,
     "alerts.backoff_s_max": 10.0,
     "alerts.queue_max": 100,

@@ -285,13 +285,6 @@ def relation_faults(settings: Settings) -> list[str]:
             f"controller.decision.window_age_ms_max is {controller.decision.window_age_ms_max}, a window is up to "
             f"{newest_ms} ms old when the next one closes: raise it above that, or every state is stale"
         )
-    for name, stage in (("emulator", settings.emulator), ("node", settings.node)):
-        counts_s, share = stage.sample_counts_s, min(stage.sample_share, controller.sampling.share_min)
-        if share < 1 <= counts_s and streaming.window_ms % (counts_s * 1_000):
-            found.append(
-                f"{name}.sample_counts_s is {counts_s}, a window has {streaming.window_ms} ms: take a divisor of it, "
-                "or counts span several windows"
-            )
     return found + _port_faults(settings) + _clock_faults(settings)
 
 

@@ -54,7 +54,7 @@ def test_a_death_is_repaired_and_a_returning_broker_is_admitted(
     outages = ["death b03,b07 at 6 for 12", "death b03 at 36 for 4"]
     chosen = {
         "demo.brokers": 12,
-        "demo.shadow_planners": [],
+        "controller.shadow_planners": [],
         "emulator.outages": outages,
         "streaming.window_ms": 2_000,
         "streaming.grace_ms": 1_000,

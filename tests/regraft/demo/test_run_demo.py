@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,7 +60,8 @@ def test_a_service_that_ends_for_good_ends_the_demo_with_the_results_so_far(
         return StoredRun()
 
     monkeypatch.setattr(run_demo, "read_stored_run", read_stored_run)
-    settings = load_settings({"run": {"directory": str(tmp_path)}, "demo": {"drain_s_max": 0.1, "brokers": 4}}, None)
+    loaded = load_settings({"run": {"directory": str(tmp_path)}, "demo": {"brokers": 4}}, None)
+    settings = replace(loaded, demo=replace(loaded.demo, drain_s_max=0.1))
     events: list[ServiceEvent] = []
     services = FailingServices(fails, events)
     inventory = place_overlay(4, 3, random.Random(1))

@@ -1,6 +1,8 @@
 import pytest
 
 from regraft.settings.fixed_settings import (
+    COUNTS,
+    SPEED_TIMES,
     WALL_TIMES,
     WINDOW_MS,
     WINDOW_TIMES,
@@ -59,7 +61,8 @@ def test_a_recording_with_other_values_is_decided_with_them() -> None:
 def test_waits_for_other_processes_grow_with_the_clock() -> None:
     """A faster clock of the run does not make Kafka or a process faster."""
     usual, fast = fixed_values(load_settings()), fixed_values(at_speed(load_settings(), 20.0))
-    assert {name for name in FIXED if fast[name] != usual[name]} == set(WALL_TIMES)
+    assert {name for name in FIXED if fast[name] != usual[name]} == {*WALL_TIMES, *SPEED_TIMES}
+    assert (fast["emulator.flush_ms"], fast["emulator.settle_s"]) == (1_000.0, 600.0)
     assert all(fast[name] == 20 * usual[name] for name in WALL_TIMES)
     assert fixed_values(at_speed(load_settings(), 0.5)) == usual
 
@@ -71,6 +74,7 @@ def test_times_that_span_windows_grow_with_them() -> None:
     assert {name: value for name, value in fixed_values(longer).items() if value != usual[name]} == {
         name: 4 * usual[name] for name in WINDOW_TIMES
     }
-    assert fixed_values(load_settings({"streaming": {"window_ms": 3_000, "grace_ms": 1_000}})) == usual
+    shorter = fixed_values(load_settings({"streaming": {"window_ms": 2_000, "grace_ms": 1_000}}))
+    assert {name: value for name, value in shorter.items() if value != usual[name]} == dict.fromkeys(COUNTS, 2)
     assert load_settings().streaming.window_ms == WINDOW_MS
     assert with_recorded(longer, {"controller": {"lookback_ms": 300_000}}).controller.lookback_ms == 300_000
