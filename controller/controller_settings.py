@@ -191,7 +191,8 @@ class ControllerSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
     dry_run: Annotated[
         bool,
         "plans, repairs included, wait for an operator's approval (`regraft plans`) instead of being executed. "
@@ -266,7 +267,7 @@ class ControllerSettings:
         found += self._kind_faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        found += self._horizon_faults() + port_faults(self.metrics_port, self.metrics_host)
+        found += self._horizon_faults() + port_faults(self.metrics_port)
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
             found.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "

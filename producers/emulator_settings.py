@@ -98,7 +98,8 @@ class EmulatorSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
     # The run's clock; the wall clock unless a run is sped up.
     clock: RunClock = field(default_factory=RunClock)
     # Kafka's TLS and SASL.
@@ -118,11 +119,8 @@ class EmulatorSettings:
         "how many subscribers each broker reports separately, those that receive most, so that they can move by "
         "themselves; each costs some additional cells. Default 0",
     ] = 0
-    sample_share: Annotated[
-        float,
-        "the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: "
-        "less telemetry, but costs become estimates (docs/sampling.md)",
-    ] = 1.0
+    # The share of all notifications that are reported in full.
+    sample_share: float = 1.0
     # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
     # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
     sample_run: int = 4
@@ -173,9 +171,9 @@ class EmulatorSettings:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
         if self.detours not in set(Detours):
             found.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
-        found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
+        found += sampling_faults(self.sample_counts_s, self.sample_run)
         found += self._broker_faults() + self._outage_faults()
-        found += port_faults(self.metrics_port, self.metrics_host)
+        found += port_faults(self.metrics_port)
         found += [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]
 

@@ -111,16 +111,14 @@ class NodeSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
     # The settings of each kind of connector, by its name; one that is missing has its defaults.
     connectors: Mapping[str, ConnectorSettings] = field(default_factory=dict)
     # Kafka's TLS and SASL.
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    sample_share: Annotated[
-        float,
-        "the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: "
-        "less telemetry, but costs become estimates (docs/sampling.md)",
-    ] = 1.0
+    # The share of all notifications that are reported in full.
+    sample_share: float = 1.0
     # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
     # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
     sample_run: int = 4
@@ -175,7 +173,7 @@ class NodeSettings:
         )
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
-        found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
+        found += sampling_faults(self.sample_counts_s, self.sample_run)
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
             found.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
@@ -194,7 +192,7 @@ class NodeSettings:
                 )
         if self.listen is not None and not _is_address(self.listen):
             found.append(f"listen is {self.listen!r}: it must be host:port with a port from 1 to {PORT_MAX}")
-        return found + port_faults(self.metrics_port, self.metrics_host)
+        return found + port_faults(self.metrics_port)
 
 
 def _is_address(text: str) -> bool:

@@ -108,9 +108,9 @@ def share_text(share: float) -> str:
     return f"1 of {round(1 / share)} notifications" if share < 1 else "all notifications"
 
 
-def sampling_faults(share: float, counts_s: int, run: int) -> list[str]:
-    """Return what is wrong with the settings of a sample, one sentence each."""
-    found = [f"sample_share {fault}"] if (fault := share_fault(share)) else []
+def sampling_faults(counts_s: int, run: int) -> list[str]:
+    """Return what is wrong with how a sample is taken, one sentence each."""
+    found = []
     if counts_s < 1:
         found.append(f"sample_counts_s is {counts_s}: at least 1, deliveries are reported per second")
     if run not in RUNS:

@@ -156,7 +156,8 @@ class StreamingSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
     # The brokers, besides members that were added since; telemetry that names another broker, or is in the topic of
     # an agent that is not its broker's, is refused.
     inventory_path: Path | None = None
@@ -252,4 +253,4 @@ class StreamingSettings:
                 f"past_ms_max is {self.past_ms_max}, less than a window of {self.window_ms}: good records would be "
                 "refused"
             )
-        return found + port_faults(self.metrics_port, self.metrics_host)
+        return found + port_faults(self.metrics_port)

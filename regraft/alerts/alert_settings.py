@@ -87,7 +87,8 @@ class AlertSettings:
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
     ] = None
-    metrics_host: Annotated[str, "host to listen on for metrics. Default: this machine only"] = "127.0.0.1"
+    # Host to listen on for metrics.
+    metrics_host: str = "127.0.0.1"
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -130,5 +131,5 @@ class AlertSettings:
         names = self.target_names
         twice = sorted({name for name in names if names.count(name) > 1})
         found += [f"{name} is named twice in targets or webhooks" for name in twice]
-        found += port_faults(self.metrics_port, self.metrics_host)
+        found += port_faults(self.metrics_port)
         return found + target_faults(self.targets) + webhook_faults(self.webhooks)

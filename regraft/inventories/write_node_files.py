@@ -22,7 +22,7 @@ from regraft.producers.nodes.node_parts import address_of
 from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name
 from regraft.settings.connector_models import connector_models
-from regraft.settings.moved_settings import TO_CONNECTORS, renaming_for, with_renamed
+from regraft.settings.moved_settings import RENAMED, renaming_for, with_renamed
 from regraft.settings.read_sources import warn_renamed
 from regraft.settings.run_settings import SettingsError, load_settings, section_models
 from regraft.settings.settings_example import plain_table
@@ -70,7 +70,8 @@ def _further_columns() -> list[str]:
     names = [name for name in section_models()["node"].model_fields if name not in REQUIRED]
     for kind, model in connector_models(known_names()).items():
         names += [f"connectors.{kind}.{name}" for name in model.model_fields]
-    return [*names, *TO_CONNECTORS]
+    old = [name for name in RENAMED if name.startswith("node.") and not name.startswith("node.door")]
+    return [*names, *(name.removeprefix("node.") for name in old)]
 
 
 def _put(tables: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -145,7 +146,8 @@ def _row_faults(inventory: Inventory, rows: Sequence[NodeRow]) -> Iterator[str]:
 
 def _tables(row: NodeRow, shared: Tables, directory: str) -> Tables:
     """Return what a node's settings file holds, with values of their types. Raises SettingsError."""
-    kafka, run = shared.get("kafka", {}), {**shared.get("run", {}), "directory": directory}
+    kafka = shared.get("kafka", {})
+    run = {**shared.get("run", {}), **row.settings.get("run", {}), "directory": directory}
     given = {"run": run, "kafka": kafka, **_merged({name: shared.get(name, {}) for name in OWN}, row.settings)}
     checked = load_settings(given).given
     own = {name: _typed(given[name], checked[name]) for name in OWN if given[name]}

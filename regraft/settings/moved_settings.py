@@ -41,6 +41,7 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+_SERVING = ("emulator", "node", "streaming", "controller", "alerts")
 # Settings of [node] that belong to one kind of connector.
 TO_CONNECTORS: Mapping[str, str] = {
     "connector_credentials_file": "nats.credentials_file",
@@ -66,6 +67,8 @@ RENAMED: Mapping[str, str] = {
     },
     "demo.horizon_lifetimes": "controller.horizon_lifetimes",
     "demo.shadow_planners": "controller.shadow_planners",
+    **{f"{stage}.metrics_host": "run.metrics_host" for stage in _SERVING},
+    **{f"{stage}.sample_share": "run.sample_share" for stage in ("emulator", "node")},
     **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
     **{
         f"planners.{planner}.looks_max": f"planners.{planner}.evaluations_max"
@@ -238,9 +241,9 @@ def fixed_text(full_name: str) -> str:
 def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) -> dict[str, Any]:
     """Return given tables with renamed settings under their new names, after a warning for each.
 
-    If both names are given, the old one stays, so that it is an error.
+    If both names are given, or two old ones with different values, the old one stays, so that it is an error.
     """
-    named = _copied(tables)
+    named, made = _copied(tables), set[str]()
     for old, new in renamed_names().items():
         *path, name = old.split(".")
         *new_path, new_name = new.split(".")
@@ -248,8 +251,10 @@ def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) ->
         if table is None or name not in table or new in FIXED:
             continue
         target = _table(named, new_path, is_made=True)
-        if target is not None and new_name not in target:
+        is_alike = new in made and target is not None and target[new_name] == table[name]
+        if target is not None and (is_alike or new_name not in target):
             target[new_name] = table.pop(name)
+            made.add(new)
             warn(old, new)
     return named
 
@@ -299,6 +304,8 @@ def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
     if "horizon_lifetimes" in kept:
         kept.setdefault("recent_lifetimes", 0.0)
     named = {"controller": kept} if "controller" in recorded else {}
+    if "sample_share" in recorded.get("emulator", {}):
+        named["run"] = {"sample_share": recorded["emulator"]["sample_share"], **recorded.get("run", {})}
     if "demo" in recorded:
         named["demo"] = {name: value for name, value in recorded["demo"].items() if f"demo.{name}" not in RENAMED}
     return {**recorded, **named, **({"planners": renamed} if renamed else {})}

@@ -120,10 +120,12 @@ def _sources_model(models: Models) -> type[SettingsModel]:
 
 def _renamed_variables(variables: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the environment, whose names are in lower case here, with renamed settings under their new names."""
-    found = dict(variables)
+    found, made = dict(variables), set[str]()
     for old, new in renamed_names().items():
         old_variable, new_variable = (f"{ENVIRONMENT_PREFIX}{name.replace('.', '__')}".lower() for name in (old, new))
-        if found.get(old_variable) and not found.get(new_variable):
+        is_alike = new in made and found.get(new_variable) == found.get(old_variable)
+        if found.get(old_variable) and (is_alike or not found.get(new_variable)):
+            made.add(new)
             found[new_variable] = found.pop(old_variable)
             warn_renamed(old, new)
     return found

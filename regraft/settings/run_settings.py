@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
+from regraft.schemas.sampled_blocks import share_fault
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.fixed_settings import RECORDED, at_speed, at_windows, fixed_values
 from regraft.settings.read_sources import NAMED, Flags, named_file, read_sources, read_toml
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from regraft.streaming.streaming_settings import StreamingSettings
 
 PATIENCE_MAX = 20.0
+LOOPBACK = "127.0.0.1"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 GRACE_WINDOWS_MAX = 3  # A longer wait would base every decision on an overlay of long ago.
 FLUSHES_PER_WINDOW_MIN = 4  # With fewer, a single late batch makes a window incomplete.
@@ -81,6 +83,16 @@ class RunSettings:
         "slow machines",
     ] = 1.0
 
+    metrics_host: Annotated[
+        str,
+        "host at which stages listen that have a metrics_port. Default: this machine only",
+    ] = LOOPBACK
+    sample_share: Annotated[
+        float,
+        "the share of all notifications that brokers report in full, 1, 0.5, 0.25 and so on, the same at all of them: "
+        "less telemetry, but costs become estimates (docs/sampling.md)",
+    ] = 1.0
+
     @property
     def clock(self) -> RunClock:
         """The clock of this run."""
@@ -93,6 +105,8 @@ class RunSettings:
             found.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
         if not 1 <= self.patience <= PATIENCE_MAX:
             found.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
+        if fault := share_fault(self.sample_share):
+            found.append(f"sample_share {fault}")
         return found
 
 
@@ -222,6 +236,7 @@ def _compose(
     people = {"redis_url": redis.url, "redis_security": redis.security, "orders": orders}
     inventory = {"inventory_path": run.directory / "inventory.json"}
     common = {"seed": run.seed, "clock": run.clock, **inventory}
+    served, beside = {"metrics_host": run.metrics_host}, to_connector_settings(connectors)
 
     def stage(name: str, **own: Any) -> Any:
         status_file = run.directory / f"{name}.json"
@@ -234,11 +249,11 @@ def _compose(
         orders=orders,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
-        emulator=stage("emulator", **common),
-        node=stage("node", **inventory, connectors=to_connector_settings(connectors)),
-        streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", **inventory),
-        controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
-        alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
+        emulator=stage("emulator", **common, **served, sample_share=run.sample_share),
+        node=stage("node", **inventory, **served, sample_share=run.sample_share, connectors=beside),
+        streaming=stage("streaming", **served, checkpoint_directory=run.directory / "checkpoint", **inventory),
+        controller=stage("controller", **people, **common, **served, planners=to_planner_settings(planners)),
+        alerts=stage("alerts", **people, **served, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
         dashboard=stage("dashboard", **people, **inventory),
         recordings=to_dataclass(models["recordings"], shapes["recordings"]),
         given=_dumped(models) | {"planners": _dumped(planners), "connectors": _dumped(connectors)},
@@ -289,9 +304,9 @@ def relation_faults(settings: Settings) -> list[str]:
 
 
 def _port_faults(settings: Settings) -> list[str]:
-    """Return a fault for each stage whose metrics port is already used by another."""
+    """Return a fault for each stage whose metrics port is already used by another, and for a host without any port."""
     taken: dict[int, str] = {}
-    found = []
+    found: list[str] = []
     for name in sections():
         port = getattr(getattr(settings, name), "metrics_port", None)
         if port is None:
@@ -299,6 +314,11 @@ def _port_faults(settings: Settings) -> list[str]:
         if port in taken:
             found.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage its own port")
         taken.setdefault(port, name)
+    if not taken and settings.run.metrics_host != LOOPBACK:
+        found.append(
+            f"run.metrics_host is {settings.run.metrics_host}, but no stage has a metrics_port, so nothing is served: "
+            "give a port, or leave it out"
+        )
     return found
 
 

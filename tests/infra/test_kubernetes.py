@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from regraft import __version__
 from regraft.cli import app
+from regraft.settings.connector_models import connector_models
 from regraft.settings.run_settings import load_settings, section_models
 
 ROOT = Path(__file__).parents[2]
@@ -118,11 +119,12 @@ def test_settings_of_the_manifests_are_settings(tmp_path: Path) -> None:
     (tmp_path / "regraft.toml").write_text(text)
     settings = load_settings({}, tmp_path / "regraft.toml")
     assert {"controller.metrics_port", "streaming.metrics_port", "dashboard.port"} <= settings.chosen
-    fields = {name: set(model.model_fields) for name, model in section_models().items()}
+    models = {**section_models(), **{f"connectors__{name}": model for name, model in connector_models().items()}}
+    fields = {name: set(model.model_fields) for name, model in models.items()}
     for container in (each for file in FILES for each in containers(file)):
         for variable in container.get("env", []):
-            section, _, name = variable["name"].removeprefix("REGRAFT_").lower().partition("__")
-            if name:
+            section, _, name = variable["name"].removeprefix("REGRAFT_").lower().rpartition("__")
+            if section:
                 assert name in fields[section], variable["name"]
 
 

@@ -32,7 +32,7 @@ def table_of(tmp_path: Path, text: str) -> Path:
 
 def test_each_broker_gets_a_folder_with_what_its_machine_needs(tmp_path: Path) -> None:
     """Settings of all nodes and of one, with values of their types; peers and inventory are the same for all."""
-    shared = {"kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}}, "node": {"sample_share": 0.5}}
+    shared = {"kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}}, "run": {"sample_share": 0.5}}
     files = node_files(INVENTORY, read_nodes(table_of(tmp_path, TABLE)), shared, "/var/lib/regraft")
     assert sorted(files) == [
         f"{broker}/{name}" for broker in INVENTORY.brokers for name in ("inventory.json", "node.toml", "peers.json")
@@ -42,9 +42,9 @@ def test_each_broker_gets_a_folder_with_what_its_machine_needs(tmp_path: Path) -
     }
     assert parse_inventory(files["b01/inventory.json"], "test").brokers == INVENTORY.brokers
     assert tomllib.loads(files["b00/node.toml"]) == {
-        "run": {"directory": "/var/lib/regraft"},
+        "run": {"sample_share": 0.5, "directory": "/var/lib/regraft"},
         "kafka": {"bootstrap": "kafka:9092", "security": {"tls": True}},
-        "node": {"sample_share": 0.5, "broker": "b00", "connector": "nats://127.0.0.1:7422", "metrics_port": 9105},
+        "node": {"broker": "b00", "connector": "nats://127.0.0.1:7422", "metrics_port": 9105},
     }
     file = tmp_path / "node.toml"
     file.write_text(files["b01/node.toml"])
@@ -77,7 +77,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
         "line 4: b1 is not a broker of the inventory: did you mean b01?",
         "line 4: address '10.0.0.2' is not host:port",
         "line 4: node: connector is 'mqt://127.0.0.1:1883'",
-        "line 2: node: sample_share is 5",
+        "line 2: run: sample_share is 5",
         "b01 is a broker of the inventory, but has no line",
     ):
         assert any(fault.startswith(start) for fault in faults), (start, faults)
