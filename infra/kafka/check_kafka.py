@@ -119,7 +119,7 @@ def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault
         to_do = "Set kafka.security.mechanism to one of them."
         return KafkaFault(f"{kafka.bootstrap} does not accept {security.mechanism} ({_short(refused.str())})", to_do)
     if refused is not None:
-        to_do = "Correct kafka.security.username, or the password that password_file or password_variable names."
+        to_do = "Correct kafka.security.username, or the password that password_file names."
         return KafkaFault(
             f"{kafka.bootstrap} refuses the credentials of {security.username or 'an anonymous client'}", to_do
         )

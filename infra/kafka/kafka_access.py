@@ -104,8 +104,7 @@ class KafkaSecurity(ConnectionSecurity):
         return found
 
     def _login_faults(self) -> list[str]:
-        has_password = self.password_file is not None or self.password_variable is not None
-        given = {"username": bool(self.username), "password_file or password_variable": has_password}
+        given = {"username": bool(self.username), "password_file": self.password_file is not None}
         if self.mechanism is None:
             return [f"{name} is given without a mechanism: {_LISTED}" for name, is_so in given.items() if is_so]
         if self.mechanism not in MECHANISMS:
@@ -119,7 +118,7 @@ class KafkaSecurity(ConnectionSecurity):
     def _token_faults(self) -> list[str]:
         url = self.token_url or ""
         if "@" in url:  # Settings are shown, so the URL must not hold a secret.
-            return ["token_url holds credentials: give them as username and password_file, or password_variable"]
+            return ["token_url holds credentials: give them as username and password_file"]
         if not url.startswith(("https://", "http://")):
             return [f"token_url is {self.token_url}: {OAUTHBEARER} needs an https address to ask for a token"]
         if url.startswith("http://") and not self.allow_unencrypted_login:

@@ -38,9 +38,9 @@ class RedisAccess:
             found += [f"{name} is given, but the URL is not rediss://: use such a URL" for name in named]
             if not security.check_host_name:
                 found.append("check_host_name is false, but the URL is not rediss://: there is no certificate to check")
-        has_password = security.password_file is not None or security.password_variable is not None
+        has_password = security.password_file is not None
         if security.username is not None and not has_password:
-            found.append("username is given without password_file or password_variable: give one of them")
+            found.append("username is given without password_file: give it")
         if has_password and "@" in urlsplit(self.url).netloc:
             found.append("a password is named, but the URL holds credentials as well: remove them from the URL")
         return found

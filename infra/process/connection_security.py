@@ -16,6 +16,7 @@ from typing import Annotated
 
 from regraft.infra.process.stack_error import StackError
 
+IN_VARIABLE = "env:"  # Begins the name of a variable in place of that of a file.
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -36,10 +37,9 @@ class ConnectionSecurity:
         "the client's own certificate (PEM, with its chain), for mutual TLS",
     ] = None
     key_file: Annotated[Path | None, "private key of that certificate"] = None
-    key_password_file: Annotated[Path | None, "file with the key's password; none for a key without one"] = None
-    key_password_variable: Annotated[
-        str | None,
-        "environment variable with the key's password, instead of a file",
+    key_password_file: Annotated[
+        Path | None,
+        "file with the key's password, or env:NAME for a variable of the environment; none for a key without one",
     ] = None
     check_host_name: Annotated[
         bool,
@@ -47,18 +47,27 @@ class ConnectionSecurity:
         "certificate of a trusted authority",
     ] = True
     username: Annotated[str | None, "the user to log in as; with OAUTHBEARER the client id"] = None
-    password_file: Annotated[Path | None, "file with the user's password; with OAUTHBEARER the client secret"] = None
-    password_variable: Annotated[str | None, "environment variable with that password, instead of a file"] = None
+    password_file: Annotated[
+        Path | None,
+        "file with the user's password, or env:NAME for a variable of the environment; with OAUTHBEARER the client "
+        "secret",
+    ] = None
 
     @property
     def password(self) -> str | None:
-        """The password, None if neither file nor variable is set. Raises SecretMissingError."""
-        return _read_secret(self.password_file, self.password_variable)
+        """The password, None if none is named. Raises SecretMissingError."""
+        return _read_secret(self.password_file)
 
     @property
     def key_password(self) -> str | None:
-        """The key's password, None if neither file nor variable is set. Raises SecretMissingError."""
-        return _read_secret(self.key_password_file, self.key_password_variable)
+        """The key's password, None if none is named. Raises SecretMissingError."""
+        return _read_secret(self.key_password_file)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment that hold secrets."""
+        named = (variable_of(file) for file in (self.password_file, self.key_password_file))
+        return tuple(name for name in named if name is not None)
 
     @property
     def trusted_file(self) -> Path | None:
@@ -77,30 +86,24 @@ class ConnectionSecurity:
             found.append("certificate_file is given without key_file: mutual TLS needs both")
         if self.key_file is not None and self.certificate_file is None:
             found.append("key_file is given without certificate_file: mutual TLS needs both")
-        has_key_password = self.key_password_file is not None or self.key_password_variable is not None
-        if has_key_password and self.key_file is None:
+        if self.key_password_file is not None and self.key_file is None:
             found.append("a password is given for a key, but no key_file: name the key, or leave the password out")
         return found or list(self._pem_faults())
 
     def _password_faults(self, name: str) -> Iterator[str]:
         file: Path | None = getattr(self, f"{name}_file")
-        variable: str | None = getattr(self, f"{name}_variable")
-        if file is not None and variable is not None:
-            yield f"{name}_file and {name}_variable are both given: give one of them"
-            return
-        if variable is not None and not VARIABLE_NAME.fullmatch(
-            variable
-        ):  # It may be the secret itself, so it is not printed.
-            yield f"{name}_variable is not the name of an environment variable: name the one that holds the secret"
+        variable = variable_of(file)
+        if variable is not None and not VARIABLE_NAME.fullmatch(variable):
+            # It may be the secret itself, so it is not printed.
+            yield f"{name}_file is {IN_VARIABLE} with what is not the name of an environment variable: name one"
             return
         try:
-            secret = _read_secret(file, variable)
+            secret = _read_secret(file)
         except SecretMissingError as error:
             yield f"{name}_{error}"
             return
         if secret is not None and not secret.isprintable():
-            place = _place(file, variable)
-            yield f"{name}_{place} holds more than one line, or control characters: keep only the secret there"
+            yield f"{name}_file {file} holds more than one line, or control characters: keep only the secret there"
 
     def _pem_faults(self) -> Iterator[str]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -122,23 +125,25 @@ class ConnectionSecurity:
             )
 
 
-def _read_secret(file: Path | None, variable: str | None) -> str | None:
-    if file is None and variable is None:
-        return None
+def variable_of(file: Path | None) -> str | None:
+    """Return the variable that ``env:NAME`` names, None for a file."""
+    text = str(file or "")
+    return text.removeprefix(IN_VARIABLE) if text.startswith(IN_VARIABLE) else None
+
+
+def _read_secret(file: Path | None) -> str | None:
     if file is None:
-        secret = os.environ.get(variable or "", "")
+        return None
+    if (variable := variable_of(file)) is not None:
+        secret = os.environ.get(variable, "")
     elif reason := _unreadable(file):
         raise SecretMissingError(f"file {file} cannot be read ({reason}): check its name and permissions")
     else:
         secret = file.read_text(encoding="utf-8").rstrip("\r\n")
     if not secret:
-        what = "is empty" if file is not None else "is not set, or empty"
-        raise SecretMissingError(f"{_place(file, variable)} {what}: put the secret there")
+        what = "is empty" if variable is None else "is not set, or empty"
+        raise SecretMissingError(f"file {file} {what}: put the secret there")
     return secret
-
-
-def _place(file: Path | None, variable: str | None) -> str:
-    return f"variable {variable}" if file is None else f"file {file}"
 
 
 def _unreadable(file: Path) -> str:

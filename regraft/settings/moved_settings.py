@@ -41,6 +41,10 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+# Settings that named a variable of the environment, which the file's setting now names as env:NAME.
+_VARIABLES = tuple(
+    f"{server}.security.{name}_variable" for server in ("kafka", "redis") for name in ("password", "key_password")
+)
 _SERVING = ("emulator", "node", "streaming", "controller", "alerts")
 # Settings of [node] that belong to one kind of connector.
 TO_CONNECTORS: Mapping[str, str] = {
@@ -68,6 +72,7 @@ RENAMED: Mapping[str, str] = {
     "demo.horizon_lifetimes": "controller.horizon_lifetimes",
     "demo.shadow_planners": "controller.shadow_planners",
     **{f"{stage}.metrics_host": "run.metrics_host" for stage in _SERVING},
+    **{old: old.replace("_variable", "_file") for old in _VARIABLES},
     **{f"{stage}.sample_share": "run.sample_share" for stage in ("emulator", "node")},
     **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
     **{
@@ -253,10 +258,15 @@ def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) ->
         target = _table(named, new_path, is_made=True)
         is_alike = new in made and target is not None and target[new_name] == table[name]
         if target is not None and (is_alike or new_name not in target):
-            target[new_name] = table.pop(name)
+            target[new_name] = renamed_value(old, table.pop(name))
             made.add(new)
             warn(old, new)
     return named
+
+
+def renamed_value(old: str, value: Any) -> Any:
+    """Return what a renamed setting's value is under its new name."""
+    return f"env:{value}" if old in _VARIABLES and value not in (None, "none") else value
 
 
 def _copied(tables: Mapping[str, Any]) -> dict[str, Any]:

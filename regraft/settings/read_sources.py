@@ -26,7 +26,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from regraft.settings.moved_settings import renamed_names, renaming_for, with_renamed
+from regraft.settings.moved_settings import renamed_names, renamed_value, renaming_for, with_renamed
 from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel
 
@@ -126,7 +126,7 @@ def _renamed_variables(variables: Mapping[str, str | None]) -> dict[str, str | N
         is_alike = new in made and found.get(new_variable) == found.get(old_variable)
         if found.get(old_variable) and (is_alike or not found.get(new_variable)):
             made.add(new)
-            found[new_variable] = found.pop(old_variable)
+            found[new_variable] = renamed_value(old, found.pop(old_variable))
             warn_renamed(old, new)
     return found
 

@@ -68,8 +68,7 @@ def _own_settings(name: str, settings: Settings) -> dict[str, str]:
     found = settings.to_environment(withheld)
     if "redis" in withheld:
         security = settings.redis.security
-        named = (*REDIS_VARIABLES, security.password_variable, security.key_password_variable)
-        found |= {variable: "" for variable in named if variable is not None}
+        found |= dict.fromkeys((*REDIS_VARIABLES, *security.variables), "")
     return found
 
 

@@ -31,7 +31,7 @@ def test_a_password_is_read_each_time_it_is_used(tmp_path: Path, monkeypatch: py
     file.write_text("second")
     assert by_file.password == "second"
     monkeypatch.setenv("KAFKA_PASSWORD", "third")
-    assert ConnectionSecurity(password_variable="KAFKA_PASSWORD").password == "third"
+    assert ConnectionSecurity(password_file=Path("env:KAFKA_PASSWORD")).password == "third"
     assert ConnectionSecurity().password is None
 
 
@@ -55,21 +55,21 @@ def test_a_missing_password_is_a_fault_and_an_error_when_it_is_used(tmp_path: Pa
     assert "absent cannot be read (No such file or directory)" in missing.faults()[0]
     with pytest.raises(SecretMissingError, match="absent cannot be read"):
         _ = missing.password
-    assert "password_variable NOT_SET is not set" in ConnectionSecurity(password_variable="NOT_SET").faults()[0]
-    (fault,) = ConnectionSecurity(password_variable="hunter2!").faults()
+    unset = ConnectionSecurity(password_file=Path("env:NOT_SET"))
+    assert "password_file env:NOT_SET is not set" in unset.faults()[0]
+    (fault,) = ConnectionSecurity(password_file=Path("env:hunter2!")).faults()
     assert "hunter2" not in fault
     assert "not the name of an environment variable" in fault
 
 
 def test_faults_of_files_are_all_reported_at_once(tmp_path: Path) -> None:
-    """Unreadable files, half a pair, two sources for one secret."""
+    """Unreadable files, half a pair, a password without its key."""
     faults = ConnectionSecurity(
         ca_file=tmp_path / "ca.pem",
         certificate_file=tmp_path / "own.pem",
         key_password_file=tmp_path / "one",
-        key_password_variable="TWO",
     ).faults()
-    for wanted in ("ca_file", "own.pem cannot be read", "without key_file", "both given", "but no key_file"):
+    for wanted in ("ca_file", "own.pem cannot be read", "without key_file", "one cannot be read", "but no key_file"):
         assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
     assert len(faults) == 5
 

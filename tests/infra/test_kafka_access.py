@@ -108,7 +108,7 @@ def test_either_library_requests_tokens(login: KafkaSecurity) -> None:
         ({"mechanism": "GSSAPI"}, "mechanism is 'GSSAPI': take one of PLAIN, "),
         ({"mechanism": None}, "username is given without a mechanism"),
         ({"username": ""}, "SCRAM-SHA-512 without username"),
-        ({"password_file": None}, "SCRAM-SHA-512 without password_file or password_variable"),
+        ({"password_file": None}, "SCRAM-SHA-512 without password_file: give it"),
         ({"tls": False, "ca_file": None}, "mechanism is SCRAM-SHA-512 without tls"),
         ({"tls": False, "allow_unencrypted_login": True}, "ca_file is given, but tls is false"),
         ({"tls": False, "ca_file": None, "allow_unencrypted_login": True, "check_host_name": False}, "check_host_name"),

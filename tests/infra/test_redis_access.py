@@ -44,7 +44,7 @@ def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
     [
         ("redis://valkey/0", {"ca_file": True}, "ca_file is given, but the URL is not rediss://"),
         ("rediss://valkey/0", {"username": "regraft"}, "username is given without password_file"),
-        ("redis://:hunter2@valkey/0", {"password_variable": "PATH"}, "the URL holds credentials as well"),
+        ("redis://:hunter2@valkey/0", {"password_file": Path("env:PATH")}, "the URL holds credentials as well"),
     ],
 )
 def test_contradictory_settings_are_refused(tmp_path: Path, url: str, given: dict[str, object], reason: str) -> None:

@@ -41,6 +41,6 @@ def test_a_child_gets_only_the_secrets_that_it_uses(name: str, monkeypatch: pyte
 def test_a_password_in_a_variable_reaches_only_stages_that_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The emulator does not use the live view, so the variable with its password is empty there."""
     monkeypatch.setenv("VIEW_PASSWORD", "hunter2")
-    settings = load_settings({"redis": {"url": "redis://valkey", "security": {"password_variable": "VIEW_PASSWORD"}}})
+    settings = load_settings({"redis": {"url": "redis://valkey", "security": {"password_file": "env:VIEW_PASSWORD"}}})
     assert loop_service(EMULATOR, settings).environment["VIEW_PASSWORD"] == ""
     assert "VIEW_PASSWORD" not in loop_service(CONTROLLER, settings).environment
