@@ -74,7 +74,7 @@ def _recording(brokers: int, minutes: int, rate: float, seed: int) -> Path:
         "run": {"seed": seed, "directory": tempfile.mkdtemp()},
         "demo": {"brokers": brokers},
         "controller": {"dry_run": False},
-        "emulator": {"workload": {"notifications_per_s": rate, "regime_change_s": minutes * 30.0}},
+        "emulator": {"workload": {"notifications_per_s": rate, "regime_change": f"interests at {minutes * 30:g}"}},
     }
     settings = load_settings(flags)
     with show_progress("making the recording", minutes * 60) as advance:

@@ -88,9 +88,7 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
         "controller.shadow_planners": [],  # They would only take processor time.
         "dashboard.port": 0,
         "demo.fill_disk": given.disk_mb is not None,
-        "emulator.chaos_every_s": given.round_s,
-        "emulator.chaos_until_s": chaos_s,
-        "emulator.chaos_for_s": given.round_s,
+        "emulator.random_outages": f"every {given.round_s:g} for {given.round_s:g} until {chaos_s:g}",
     }
     command = [sys.executable, "-m", "regraft", "demo", "--chaos", "--dashboard", "--json", "--seed", str(given.seed)]
     command += ["--duration", f"{chaos_s + QUIET_S:g}"]

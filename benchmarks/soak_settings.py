@@ -84,11 +84,8 @@ def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[st
             "workload": {
                 "notifications_per_s": plan.rate_per_s,
                 "lifetime_s_mean": plan.lifetime_s,
-                "regime_change_every_s": plan.regime_min * 60,
-                "regime_change_spread_s": 30.0,
-                "burst_every_s": plan.burst_min * 60,
-                "burst_s": 60.0,
-                "burst_factor": 3.0,
+                "regime_change": f"interests over 30 every {plan.regime_min * 60:g}",
+                "bursts": f"every {plan.burst_min * 60:g} for 60 by 3",
             },
         },
         "streaming": {

@@ -5,7 +5,7 @@ Reads neither files nor the environment; ``regraft`` fills it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,7 @@ from regraft.infra.process.serve_metrics import port_faults
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, text_faults, with_texts
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
@@ -80,10 +81,20 @@ class EmulatorSettings:
         'such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20", "cut '
         'b01,b02 at 20 for 10"; TARGETS may be "site:4", the four brokers nearest to one another',
     ] = ()
-    chaos_every_s: Annotated[float | None, "mean pause between two random outages, none for no random outages"] = None
-    chaos_until_s: Annotated[float | None, "time after which no random outage starts, none for no end"] = None
-    chaos_for_s: Annotated[float, "mean length of a random outage"] = 20.0
-    chaos_kinds: Annotated[tuple[str, ...], "which kinds occur: death, suspension, slow, cut"] = tuple(OutageKind)
+    # Mean pause between two random outages, none for none. These fields are given by the text below.
+    chaos_every_s: float | None = None
+    # Time after which no random outage starts, none for no end.
+    chaos_until_s: float | None = None
+    # Mean length of a random outage.
+    chaos_for_s: float = 20.0
+    # Which kinds occur.
+    chaos_kinds: tuple[str, ...] = tuple(OutageKind)
+    random_outages: Annotated[
+        str | None,
+        'outages drawn at random, such as "every 20 for 20 until 600 kinds death,slow": the mean pause between two, '
+        "and unless other values are given 20 s each on average, without end, of the kinds death, suspension, slow and "
+        "cut; none for none",
+    ] = None
     # Largest share of the brokers that may be down at once.
     chaos_down_share_max: float = 0.25
     newcomers: Annotated[
@@ -127,6 +138,10 @@ class EmulatorSettings:
     # Over how many seconds deliveries of all other notifications are counted together: five times fewer cells, and a
     # window of 5 s is the shortest that operators have reason to take. With other windows, a divisor of theirs.
     sample_counts_s: int = 5
+
+    def with_texts(self) -> EmulatorSettings:
+        """Return the settings with the fields that their texts give."""
+        return replace(with_texts(self, EMULATOR_TEXTS), workload=with_texts(self.workload, WORKLOAD_TEXTS))
 
     @property
     def sampling(self) -> Sampling:
@@ -188,13 +203,13 @@ class EmulatorSettings:
                 f"outages has a suspension, which {kind} does not support: nodes share a process, so use death"
             )
         if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            found.append(f"chaos_kinds has suspension, which {kind} does not support: list only death, slow and cut")
+            found.append(f"random_outages has suspension, which {kind} does not support: add kinds death,slow,cut")
         if self.newcomers:
             found.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
         return found
 
     def _outage_faults(self) -> list[str]:
-        found = too_small(
+        found = text_faults(self, EMULATOR_TEXTS) + too_small(
             [
                 ("chaos_every_s", 1.0 if self.chaos_every_s is None else self.chaos_every_s, 0.1, "pauses need time"),
                 ("chaos_for_s", self.chaos_for_s, 0.1, "an outage needs time"),
@@ -205,7 +220,7 @@ class EmulatorSettings:
             found.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
         unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
         if unknown or not self.chaos_kinds:
-            found.append(f"chaos_kinds has {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}")
+            found.append(f"random_outages has kinds {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}")
         checks = [(outage_of, text) for text in self.outages] + [(newcomer_of, text) for text in self.newcomers]
         for check, text in checks:
             try:

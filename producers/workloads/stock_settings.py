@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from regraft.producers.workloads.field_texts import WORKLOAD_TEXTS, text_faults
+
 SYMBOLS_SHIPPED = 49  # Symbols that the shipped subscriptions name (data/SOURCES.md).
 
 
@@ -45,36 +47,43 @@ class WorkloadSettings:
     ] = 4.0
     # How unevenly symbols are wanted, 0 for evenly.
     popularity_sigma: float = 0.5
-    regime_change_s: Annotated[
-        float | None,
-        "time from the start of traffic to the regime change; none for never",
-    ] = None
-    regime_change_kind: Annotated[
-        str,
-        "what changes then: interests (brokers and symbols draw new shares), publisher (one publishes more from then "
-        "on), crowd (for a time every second subscription is to one symbol, which also publishes more), day (from "
-        "then on brokers draw more by day than by night, and the day moves around them in their order)",
-    ] = RegimeChange.INTERESTS
+    # Time from the start of traffic to the regime change; none for never. These and the fields of bursts are given by
+    # the texts below.
+    regime_change_s: float | None = None
+    # What changes then.
+    regime_change_kind: str = RegimeChange.INTERESTS
     # Factor on that symbol's or publisher's rate.
     regime_change_factor: float = 20.0
     # How long a crowd stays, or a day is from midnight to midnight.
     regime_change_for_s: float = 60.0
-    regime_change_spread_s: Annotated[
-        float,
-        "time over which all subscriptions are replaced when interests change or a crowd comes or goes",
-    ] = 3.0
-    regime_change_every_s: Annotated[
-        float | None,
-        "time from one change to the next, for long runs; none for at most one change",
+    # Time over which all subscriptions are replaced when interests change or a crowd comes or goes.
+    regime_change_spread_s: float = 3.0
+    # Time from one change to the next, for long runs; none for at most one change.
+    regime_change_every_s: float | None = None
+    # Time from the start of one burst to that of the next; none for no bursts.
+    burst_every_s: float | None = None
+    # Length of a burst.
+    burst_s: float = 10.0
+    # Factor on the rate of each publisher in a burst.
+    burst_factor: float = 3.0
+    # Number of bursts; none for no limit.
+    burst_count: int | None = None
+    # Length of the last burst; none for that of the others.
+    burst_s_last: float | None = None
+    regime_change: Annotated[
+        str | None,
+        'what changes and when, such as "interests at 90 over 3 every 300": interests (brokers and symbols draw new '
+        "shares), publisher (one publishes more from then on), crowd (for a time every second subscription is to one "
+        "symbol, which also publishes more) or day (from then on brokers draw more by day than by night, and the day "
+        'moves around them in their order), after how many seconds of traffic, over how many ("over", 3 unless given) '
+        'all subscriptions are replaced, and for long runs how often it happens again ("every"); none for no change',
     ] = None
-    burst_every_s: Annotated[
-        float | None,
-        "time from the start of one burst to that of the next; none for no bursts",
+    bursts: Annotated[
+        str | None,
+        'bursts of publications, such as "every 30 for 5 by 6 times 3 last 45": seconds from the start of one to that '
+        "of the next, and unless other values are given 10 s each, at 3 times the rate, without end; the last one may "
+        "have another length; none for no bursts",
     ] = None
-    burst_s: Annotated[float, "length of a burst"] = 10.0
-    burst_factor: Annotated[float, "factor on the rate of each publisher in a burst"] = 3.0
-    burst_count: Annotated[int | None, "number of bursts; none for no limit"] = None
-    burst_s_last: Annotated[float | None, "length of the last burst; none for that of the others"] = None
     publisher_broker_count: Annotated[
         int | None,
         "number of brokers at which publishers first connect, as if feeds entered through few gateways; none for all",
@@ -108,7 +117,7 @@ class WorkloadSettings:
             found.append(
                 f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
             )
-        return found + self._regime_faults() + self._burst_faults()
+        return found + text_faults(self, WORKLOAD_TEXTS) + self._regime_faults() + self._burst_faults()
 
     def _burst_faults(self) -> list[str]:
         found = []

@@ -9,6 +9,8 @@ from typing import Any
 
 from regraft.producers.emulator.outage_schedule import SITE, OutageKind
 from regraft.producers.emulator_settings import REAL_BROKERS
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS
+from regraft.producers.workloads.stock_settings import RegimeChange
 from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
@@ -20,7 +22,8 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     scenario = scenario_of(wanted.demo.scenario)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
         workload = {**merged.get("emulator", {}).get("workload", {})}
-        workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
+        at_s = wanted.demo.running_s * wanted.demo.regime_change_share
+        workload["regime_change"] = f"{wanted.emulator.workload.regime_change or RegimeChange.INTERESTS} at {at_s:.10g}"
         merged.setdefault("emulator", {})["workload"] = workload
     preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
     shadows: Any = scenario.demo.get("shadow_planners", wanted.demo.shadow_planners)
@@ -57,8 +60,10 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
 def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with random outages of brokers and links unless the user set any: one at a time, on average."""
     pause_s = wanted.demo.kill_every_s
-    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
-    chosen: dict[str, Any] = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
-    if flags.get("emulator", {}).get("brokers") in REAL_BROKERS and "emulator.chaos_kinds" not in wanted.chosen:
-        chosen["chaos_kinds"] = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION]
-    return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
+    if wanted.emulator.random_outages is not None:
+        return flags
+    given = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
+    is_real = flags.get("emulator", {}).get("brokers") in REAL_BROKERS
+    kinds = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION or not is_real]
+    text = EMULATOR_TEXTS["random_outages"].text({**given, "chaos_kinds": kinds})
+    return {**flags, "emulator": {**flags.get("emulator", {}), "random_outages": text}}

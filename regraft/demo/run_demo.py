@@ -173,7 +173,7 @@ def _check_shift(settings: Settings) -> None:
     if shift_s is not None and shift_s >= settings.demo.running_s:
         raise SettingsError(
             [
-                f"emulator.workload.regime_change_s is {shift_s:g}, the demo runs {settings.demo.running_s:g} s: "
+                f"emulator.workload.regime_change is at {shift_s:g} s, the demo runs {settings.demo.running_s:g} s: "
                 "let the interests shift earlier, or lengthen demo.running_s"
             ]
         )

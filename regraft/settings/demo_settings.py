@@ -35,7 +35,7 @@ class DemoSettings:
     kill_every_s: Annotated[
         float,
         "with --chaos, the shortest pause between disturbances of services, in s, in which a window must also close; "
-        "also the default of emulator.chaos_every_s and emulator.chaos_for_s",
+        "also that of random outages, and their length, unless emulator.random_outages is set",
     ] = 20.0
     fill_disk: Annotated[
         bool,

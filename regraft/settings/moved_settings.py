@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS
+
 _SWAPPING = ("swap_links_ci", "swap_links_ci_paper", "swap_links_lmst", "swap_links_lmit")
 _CACHES = ("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest")
 _CONNECTOR = (
@@ -45,6 +47,8 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
 _VARIABLES = tuple(
     f"{server}.security.{name}_variable" for server in ("kafka", "redis") for name in ("password", "key_password")
 )
+# Settings that are words of one text now.
+_TEXTS = {"emulator": EMULATOR_TEXTS, "emulator.workload": WORKLOAD_TEXTS}
 _SERVING = ("emulator", "node", "streaming", "controller", "alerts")
 # Settings of [node] that belong to one kind of connector.
 TO_CONNECTORS: Mapping[str, str] = {
@@ -294,6 +298,26 @@ def _planners_with(full_name: str) -> list[str]:
     return [f"planners.{planner}.{name}" for planner in planners]
 
 
+def text_with(full_name: str) -> tuple[str, str] | None:
+    """Return the setting whose text holds a former one, and an example of that text; None if none does."""
+    for section, forms in _TEXTS.items():
+        for name, form in forms.items():
+            if full_name in [f"{section}.{field}" for field in form.field_names()]:
+                return f"{section}.{name}", form.example
+    return None
+
+
+def _with_texts(emulator: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the emulator's recorded settings with texts in place of the fields that they give now."""
+    found = {**emulator, "workload": dict(emulator.get("workload", {}))}
+    for table, forms in ((found, EMULATOR_TEXTS), (found["workload"], WORKLOAD_TEXTS)):
+        for name, form in forms.items():
+            former = {field: table.pop(field) for field in form.field_names() if field in table}
+            if former and (text := form.text(former)):
+                table[name] = text
+    return found
+
+
 def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return recorded settings with old names replaced by the new ones.
 
@@ -316,6 +340,8 @@ def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
     named = {"controller": kept} if "controller" in recorded else {}
     if "sample_share" in recorded.get("emulator", {}):
         named["run"] = {"sample_share": recorded["emulator"]["sample_share"], **recorded.get("run", {})}
+    if "emulator" in recorded:
+        named["emulator"] = _with_texts(recorded["emulator"])
     if "demo" in recorded:
         named["demo"] = {name: value for name, value in recorded["demo"].items() if f"demo.{name}" not in RENAMED}
     return {**recorded, **named, **({"planners": renamed} if renamed else {})}

@@ -249,7 +249,7 @@ def _compose(
         orders=orders,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
-        emulator=stage("emulator", **common, **served, sample_share=run.sample_share),
+        emulator=stage("emulator", **common, **served, sample_share=run.sample_share).with_texts(),
         node=stage("node", **inventory, **served, sample_share=run.sample_share, connectors=beside),
         streaming=stage("streaming", **served, checkpoint_directory=run.directory / "checkpoint", **inventory),
         controller=stage("controller", **people, **common, **served, planners=to_planner_settings(planners)),

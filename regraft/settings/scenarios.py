@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.workloads.field_texts import WORKLOAD_TEXTS
 
 STOCKS, CHORD, OUTAGE, SCOT, MINCOST = "stocks", "chord", "outage", "scot", "mincost"
 NATS, MQTT, AMQP = "nats", "mqtt", "amqp"
@@ -22,7 +23,8 @@ class Scenario:
 
     ``has_prices``: brokers are in cloud regions, and traffic is charged in money. ``has_shift``: interests shift during
     the demo. ``failing``: how many nearby brokers die together, at ``failing_from`` and for ``failing_for``, both as
-    shares of the demo's running time. ``bursts``: how many bursts of publications there are, at equal intervals.
+    shares of the demo's running time. ``bursts``: how many bursts of publications there are, at equal intervals, at
+    ``burst_factor`` times the rate.
     """
 
     kind: str
@@ -32,6 +34,7 @@ class Scenario:
     failing_from: float = 1 / 3
     failing_for: float = 1 / 3
     bursts: int = 0
+    burst_factor: float = 1.0
     controller: Mapping[str, object] = field(default_factory=dict)
     planners: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     demo: Mapping[str, object] = field(default_factory=dict)
@@ -43,7 +46,8 @@ class Scenario:
         if not self.bursts:
             return self.workload
         every_s = running_s / (self.bursts + 0.9)
-        return {**self.workload, "burst_every_s": every_s, "burst_s": 0.2 * every_s, "burst_count": self.bursts}
+        given = {"burst_every_s": every_s, "burst_s": 0.2 * every_s, "burst_factor": self.burst_factor}
+        return {**self.workload, "bursts": WORKLOAD_TEXTS["bursts"].text({**given, "burst_count": self.bursts})}
 
 
 def _real_brokers(kind: str) -> Scenario:
@@ -98,10 +102,11 @@ SCENARIOS = {
     SCOT: Scenario(
         ScotConfiguration.KIND,
         bursts=3,
+        burst_factor=5.0,
         controller={"planner": "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot"},
         demo={"shadow_planners": ()},
         emulator={"link_bytes_per_ms": 20.0, "detours": "alternate"},
-        workload={"publisher_count": 4, "notifications_per_s": 20.0, "burst_factor": 5.0},
+        workload={"publisher_count": 4, "notifications_per_s": 20.0},
     ),
     # Quotes between cloud regions at the provider's prices, on a random tree with two brokers in each region; interests
     # do not shift. Users move to fewer, cheaper brokers nearby; links and publishers to where a GB costs less.

@@ -29,7 +29,7 @@ from pydantic import model_validator as validated_by
 from pydantic_core import PydanticCustomError
 
 from regraft.schemas.name_near import name_near
-from regraft.settings.moved_settings import fixed_text, moved_to, renamed_names
+from regraft.settings.moved_settings import fixed_text, moved_to, renamed_names, text_with
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
 
@@ -104,6 +104,8 @@ def _sentence(model: type[SettingsModel], entry: Any) -> str:
     full_name = f"{model.setting_path}.{name}" if model.setting_path else name
     if entry["type"] == "extra_forbidden" and fixed_text(full_name):
         return f"{full_name} is {fixed_text(full_name)}: remove it"
+    if entry["type"] == "extra_forbidden" and (found := text_with(full_name)):
+        return f'{full_name} is now given by {found[0]}: write it like {found[0]} = "{found[1]}"'
     if entry["type"] == "extra_forbidden" and moved_to(full_name):
         return f"{full_name} has moved, as each planner has its own settings: give {moved_to(full_name)} instead"
     if entry["type"] == "extra_forbidden" and full_name in renamed_names():

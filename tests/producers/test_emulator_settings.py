@@ -35,7 +35,7 @@ def test_defaults_are_faultless() -> None:
         ({"brokers": "nats", "outages": ("suspension a at 1 for 2",)}, "outages has a suspension, which brokers"),
         (
             {"brokers": "nats", "chaos_every_s": 5.0},
-            "chaos_kinds has suspension, which brokers = nats does not support",
+            "random_outages has suspension, which brokers = nats does not support",
         ),
         ({"brokers": "nats", "newcomers": ("x01 at 60 by b03=2.5",)}, "newcomers cannot join brokers = nats"),
     ],

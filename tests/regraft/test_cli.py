@@ -78,7 +78,7 @@ def test_wrong_settings_raise_before_anything_is_started(tmp_path: Path) -> None
 
 def test_a_shift_of_interests_after_the_end_is_refused(tmp_path: Path) -> None:
     """The demo could not show what it is meant to show."""
-    arguments = ["demo", "--out", str(tmp_path), "--quick", "--set", "emulator.workload.regime_change_s=100"]
+    arguments = ["demo", "--out", str(tmp_path), "--quick", "--set", "emulator.workload.regime_change=interests at 100"]
     answer = RUNNER.invoke(app, arguments)
     assert isinstance(answer.exception, SettingsError)
     assert "the demo runs 75 s" in answer.exception.faults[0]
@@ -226,15 +226,15 @@ def test_the_scot_scenario_has_bursts_by_default() -> None:
     """There are three, the last drained before the end, and a number of brokers that forms equal clusters."""
     scot = {"demo": {"scenario": "scot", "running_s": 78.0}}
     flags = regraft.demo.demo_flags.demo_flags(scot, load_settings(scot))
-    workload = flags["emulator"]["workload"]
-    assert (workload["burst_every_s"], workload["burst_s"], workload["burst_count"]) == (20.0, 4.0, 3)
+    assert flags["emulator"]["workload"]["bursts"] == "every 20 for 4 by 5 times 3"
+    workload = load_settings(flags).emulator.workload
+    assert (workload.burst_every_s, workload.burst_s, workload.burst_count) == (20.0, 4.0, 3)
     assert (flags["emulator"]["detours"], flags["controller"]["planner"]) == (
         "alternate",
         "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot",
     )
-    own = scot | {"emulator": {"workload": {"burst_every_s": 30.0}}}
-    workload = regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"]["workload"]
-    assert workload["burst_every_s"] == 30.0
+    own = scot | {"emulator": {"workload": {"bursts": "every 30"}}}
+    assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"]["workload"]["bursts"] == "every 30"
     with pytest.raises(SettingsError, match="brokers is 42: with scenario scot a multiple of 4"):
         load_settings({"demo": {"scenario": "scot", "brokers": 42}})
 

@@ -26,7 +26,7 @@ def test_links_and_changes_of_traffic_are_those_known_to_the_controller(tmp_path
             "controller": {"dry_run": False, "planner": PLANNER, "horizon_lifetimes": 1.0},
             "emulator": {
                 "outages": [f"slow {slow} at 15 for 200 by 10"],
-                "workload": {"publisher_count": 12, "notifications_per_s": 2.0, "regime_change_s": 60.0},
+                "workload": {"publisher_count": 12, "notifications_per_s": 2.0, "regime_change": "interests at 60"},
             },
         }
     )
