@@ -1,6 +1,6 @@
 """What differs in the emulator between the kinds of overlay: where brokers are placed and which clients there are.
 
-The brokers' cores, by the same names, are in :mod:`producers.brokers.broker_cores`.
+The brokers' cores, by the same names, are in :mod:`producers.broker_cores`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ScotWorkload(StockWorkload):
         """Return the status file's figures on congestion and bursts."""
         cores = (broker.core for broker in self._emulated.brokers.values())
         return {
-            "clusters_diverted": sum(core.diverted for core in cores if isinstance(core, ScotBroker)),
+            "clusters_diverted": sum(core.links.diverted for core in cores if isinstance(core, ScotBroker)),
             "congested_link_windows": self.links.congested_windows,
             "bursts_begun_ms": self.bursts.begun_ms,
             **self.bursts.figures(),

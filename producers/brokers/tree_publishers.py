@@ -11,21 +11,25 @@ from dataclasses import replace
 from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, PublisherTaken, Send, Unadvertise
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.tree_repairs import TreeRepairs
-from regraft.producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreePlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
-
-TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
+from regraft.producers.brokers.tree_tables import (
+    LOCAL,
+    Advertisement,
+    Entry,
+    RoutingTables,
+    TreePlanUnderWay,
+    TreeState,
+)
 
 
 class TreePublishers:
     """The publishers that a broker knows, by name, and those that it has not acknowledged yet."""
 
-    def __init__(self, core: TreeBroker) -> None:
-        self._core = core
-        self.broker = core.broker
+    def __init__(self, state: TreeState) -> None:
+        self._state = state
+        self.broker = state.broker
         self.advertisements: dict[str, Advertisement] = {}
         self.unconfirmed_advertisements: dict[str, Advertisement] = {}
-        self.repairs = TreeRepairs(core, self)
+        self.repairs = TreeRepairs(state, self.advertisements)
 
     @abstractmethod
     def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
@@ -48,11 +52,11 @@ class TreePublishers:
         The next stay of a publisher waits for the end of the previous one, which comes behind everything published in
         it. So order holds across stays, and a late end cannot be mistaken for that of the next stay.
         """
-        if message.epoch not in self._core.tables:  # It has waited for the end of the earlier stay.
-            message = replace(message, epoch=min(self._core.tables))
+        if message.epoch not in self._state.tables:  # It has waited for the end of the earlier stay.
+            message = replace(message, epoch=min(self._state.tables))
         earlier, effects = self.advertisements.get(message.publisher), list[Effect]()
         waiting = None if earlier is None else earlier.successor
-        if message.home in self._core.tables[message.epoch].dead:
+        if message.home in self._state.tables[message.epoch].dead:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
         self.repairs.note_announced(message)
         if earlier is not None and self.repairs.supersedes(earlier, message):
@@ -65,7 +69,7 @@ class TreePublishers:
         if earlier is not None:
             ack = Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))
             return [ack, *self.repairs.pass_late_announcement(earlier, message, source)]
-        sends = self.flood(message, source) + self.repairs.forward(message)
+        sends = self.repairs.flood(message, source) + self.repairs.forward(message)
         asked = {send.peer for send in sends} - {source}  # Its announcer already knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
@@ -75,12 +79,12 @@ class TreePublishers:
         self.unconfirmed_advertisements[message.publisher] = known
         effects += sends
         effects += self._send_matching(message)
-        if source != LOCAL and message.home == self.broker and message.epoch <= self._core.epoch:
+        if source != LOCAL and message.home == self.broker and message.epoch <= self._state.epoch:
             # It was unknown when this broker took over the clients that moved here, and may have ended since.
             effects.append(PublisherTaken(message.publisher, message.connection))
         known.unsettled = {
             name
-            for tables in self._core.epochs()
+            for tables in self._state.epochs()
             for name, entry in tables.entries.items()
             if not entry.is_settled and message.publisher in entry.matching
         }
@@ -90,7 +94,7 @@ class TreePublishers:
         """Send the subscriptions that a publisher matches towards it."""
         met = [
             (tables, entry)
-            for tables in self._core.epochs()
+            for tables in self._state.epochs()
             if tables.epoch >= message.epoch  # It does not publish in older ones, which neighbours may have retired.
             for entry in tables.entries.values()
             if intersects(message.filter_, entry.filter_)
@@ -107,11 +111,11 @@ class TreePublishers:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended while it waited.
-            return [*self.flood(message, source)]  # A newer epoch, even an aborted one, may have announced it.
+            return [*self.repairs.flood(message, source)]  # A newer epoch, even an aborted one, may have announced it.
         is_awaited = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
-        effects: list[Effect] = [*self.flood(message, source), *self.repairs.forward(message)]
+        effects: list[Effect] = [*self.repairs.flood(message, source), *self.repairs.forward(message)]
         effects += self.repairs.return_end(source, message)
         if is_awaited and known.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
             effects.append(Send(known.announcer, AdvertiseAck(known.epoch, message.publisher, message.connection)))
@@ -132,17 +136,17 @@ class TreePublishers:
         known = self.advertisements.pop(publisher)
         self.unconfirmed_advertisements.pop(publisher, None)
         self.repairs.forget(publisher, known.connection)
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             for entry in tables.entries.values():
                 entry.matching.discard(publisher)
 
     def forget_dead_homes(self) -> list[Effect]:
         """Forget the publishers whose home has died, unless the plan under way gives them another one."""
         effects: list[Effect] = []
-        oldest, newest = self._core.epochs()[0], self._core.epochs()[-1]
+        oldest, newest = self._state.epochs()[0], self._state.epochs()[-1]
         self.repairs.forget_announced_late(oldest.dead)
         for name, known in list(self.advertisements.items()):
-            tables = self._core.tables[max(known.epoch, oldest.epoch)]
+            tables = self._state.tables[max(known.epoch, oldest.epoch)]
             home = self.home_in(newest, name)
             if known.home in tables.dead and (home == known.home or home in newest.dead):
                 self.forget_stay(name)
@@ -152,15 +156,51 @@ class TreePublishers:
     def restore(self, known: Advertisement) -> None:
         """Restore a publisher as it was known before an aborted plan."""
         self.advertisements[known.publisher] = known
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             for entry in tables.entries.values():
                 if intersects(known.filter_, entry.filter_):
                     entry.matching.add(known.publisher)
 
-    def flood(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
-        """Send a message to the living neighbours in the tree of its epoch, except the one it came from."""
-        tables = self._core.tables[message.epoch]
-        return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
+    def begin_repair(self) -> list[Effect]:
+        """Announce all known publishers over new links, and drop earlier stays whose end can no longer come."""
+        repair = self.repairs.repair
+        if repair is None:
+            return []
+        effects: list[Effect] = []
+        for known in list(self.advertisements.values()):
+            if known.successor is not None and known.home not in repair.near:
+                effects += self.learn_advertisement(*known.successor)
+        for name, known in sorted(self.advertisements.items()):
+            sends = self.repairs.forward(
+                Advertise(repair.epoch_from, name, known.connection, known.home, known.filter_)
+            )
+            repair.unacknowledged |= {(send.peer, name, known.connection) for send in sends}
+            effects += sends
+        return effects
+
+    def forget_ended(self) -> list[Effect]:
+        """Forget the stays that have ended, on all brokers that know them."""
+        effects: list[Effect] = []
+        for peer, name, connection in self.repairs.ended:
+            end = Unadvertise(self._state.epoch, name, connection)
+            effects += self.forget_advertisement(peer, end)
+        self.repairs.ended = []
+        return effects
+
+    def abort_repair(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Revert what was announced in an aborted epoch; admit stays of the older one that waited for it."""
+        waiting: list[tuple[str, Advertise]] = []
+        for name, known in list(self.advertisements.items()):
+            if known.successor is not None and known.successor[1].epoch == gone.epoch:
+                known.successor = None
+            if known.epoch == gone.epoch:
+                self.forget_stay(name)
+                waiting += [] if known.successor is None else [known.successor]
+            known.unanswered -= gone.fresh
+        for name, known in under_way.superseded.items():
+            if name not in self.advertisements:
+                self.restore(known)
+        return [effect for one in waiting for effect in self.learn_advertisement(*one)]
 
     def forget_publishers(self) -> None:
         """Forget all publishers: an outsider is not notified of their ends."""
@@ -170,7 +210,7 @@ class TreePublishers:
 
     def publishers_here(self) -> dict[str, int]:
         """Return the publishers whose home this broker is in the epoch that it stamps, or will be, with their stays."""
-        live = [tables for tables in self._core.epochs() if tables.epoch >= self._core.epoch]
+        live = [tables for tables in self._state.epochs() if tables.epoch >= self._state.epoch]
         return {
             name: one.connection
             for name, one in self.advertisements.items()
@@ -185,7 +225,7 @@ class TreePublishers:
         """Return True if this broker is a publisher's home in a live epoch; it refuses notifications of all others."""
         if publisher not in self.advertisements:
             return False
-        return any(self.home_in(tables, publisher) == self.broker for tables in self._core.tables.values())
+        return any(self.home_in(tables, publisher) == self.broker for tables in self._state.tables.values())
 
     def home_in(self, tables: RoutingTables, publisher: str) -> str:
         """Return a publisher's home in an epoch; the plan to an epoch does not move stays advertised in it."""

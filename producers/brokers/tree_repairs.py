@@ -13,64 +13,47 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
-from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
-from regraft.producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Send, Unadvertise
+from regraft.producers.brokers.tree_tables import Advertisement, TreePlanUnderWay, TreeState
 
 
 class TreeRepairs:
-    """The publishers of one broker across a repair; ``interests`` (a TreeInterests) knows them."""
+    """What one broker notes of its publishers, ``known``, in a repair, and what it must announce."""
 
-    def __init__(self, core: TwoEpochBroker[RoutingTables, TreePlanUnderWay], interests: Any) -> None:
-        self._core = core
-        self._interests = interests
-        self._ended: list[tuple[str, str, int]] = []  # Neighbour over the new link towards its home, publisher, stay.
+    def __init__(self, state: TreeState, known: Mapping[str, Advertisement]) -> None:
+        self._state = state
+        self._known = known
+        self.ended: list[tuple[str, str, int]] = []  # Neighbour over the new link towards its home, publisher, stay.
         # Stays announced after a later one, without an end so far: other brokers may still know them.
         self.announced_late: dict[tuple[str, int], Advertise] = {}
 
     @property
-    def _known(self) -> Mapping[str, Advertisement]:
-        known: Mapping[str, Advertisement] = self._interests.advertisements
-        return known
-
-    @property
-    def _repair(self) -> TreePlanUnderWay | None:
+    def repair(self) -> TreePlanUnderWay | None:
         """The plan under way, if brokers join, leave or are lost in it."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         return under_way if under_way is not None and under_way.announces else None
 
     def _may_differ(self, plan: TreePlanUnderWay) -> frozenset[str]:
         """Return the neighbours in the newer epoch that may know other publishers than this broker."""
-        return self._core.tables[plan.epoch_to].fresh | plan.doubtful
+        return self._state.tables[plan.epoch_to].fresh | plan.doubtful
 
     # --- announcements -----------------------------------------------------------------------------------------------
 
-    def begin(self) -> list[Effect]:
-        """Announce all known publishers over new links, and drop earlier stays whose end can no longer come."""
-        repair = self._repair
-        if repair is None:
-            return []
-        effects: list[Effect] = []
-        for known in list(self._known.values()):
-            if known.successor is not None and known.home not in repair.near:
-                effects += self._interests.learn_advertisement(*known.successor)
-        for name, known in sorted(self._known.items()):
-            sends = self.forward(Advertise(repair.epoch_from, name, known.connection, known.home, known.filter_))
-            repair.unacknowledged |= {(send.peer, name, known.connection) for send in sends}
-            effects += sends
-        return effects
+    def flood(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
+        """Send a message to the living neighbours in the tree of its epoch, except the one it came from."""
+        tables = self._state.tables[message.epoch]
+        return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
 
     def forward(self, message: Advertise | Unadvertise) -> list[Send]:
         """Send a message of the older epoch over the new links of the newer one, too.
 
         An advertisement is not sent towards its home.
         """
-        plan = self._repair if isinstance(message, Advertise) else self._core.under_way
+        plan = self.repair if isinstance(message, Advertise) else self._state.under_way
         if plan is None or message.epoch != plan.epoch_from:
             return []
-        tables = self._core.tables[plan.epoch_to]
+        tables = self._state.tables[plan.epoch_to]
         peers, forwarded = self._may_differ(plan) - tables.dead, replace(message, epoch=tables.epoch)
         if isinstance(forwarded, Advertise):
             peers -= {tables.next_hop.get(forwarded.home)}
@@ -79,7 +62,7 @@ class TreeRepairs:
 
     def return_end(self, source: str, end: Unadvertise) -> list[Send]:
         """Return an end that came over a new link: this broker's announcement over that link may have crossed it."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         if plan is None or end.epoch != plan.epoch_to or source not in self._may_differ(plan):
             return []
         return [Send(source, end)]
@@ -90,12 +73,12 @@ class TreeRepairs:
         A broker that got the advertisement in both epochs answers in the newer one as soon as the older one's replaces
         it; the brokers beyond know it only once the answer in the older one comes.
         """
-        plan, known = self._core.under_way, self._known.get(ack.publisher)
+        plan, known = self._state.under_way, self._known.get(ack.publisher)
         if plan is not None:
             plan.unacknowledged.discard((source, ack.publisher, ack.connection))
         if known is None or known.connection != ack.connection:
             return
-        tables = self._core.tables.get(known.epoch)
+        tables = self._state.tables.get(known.epoch)
         # One that died in the older epoch and rejoins is asked in the newer one alone, over whatever link.
         is_asked = tables is not None and source in tables.neighbours and source not in tables.dead
         if ack.epoch <= known.epoch or not is_asked:
@@ -105,7 +88,7 @@ class TreeRepairs:
 
     def note_announced(self, message: Advertise) -> None:
         """Note that a neighbour in the newer epoch knows a publisher."""
-        repair = self._repair
+        repair = self.repair
         if repair is not None and message.epoch == repair.epoch_to:
             repair.vouched.add((message.publisher, message.connection))
 
@@ -117,11 +100,10 @@ class TreeRepairs:
         stay = message.publisher, message.connection
         if message.connection == known.connection or stay in self.announced_late:
             return []
-        if message.epoch > min(self._core.tables):
+        if message.epoch > min(self._state.tables):
             return []  # Its end may have come in the older epoch; an abort reverts this.
         self.announced_late[stay] = message
-        sends: list[Send] = self._interests.flood(message, source)
-        return sends
+        return self.flood(message, source)
 
     def forget_announced_late(self, homes: Collection[str]) -> None:
         """Forget the stays that ended with their homes."""
@@ -135,26 +117,26 @@ class TreeRepairs:
         """
         if earlier.connection == message.connection:
             return earlier.epoch > message.epoch  # Also outside repairs: a rival's plan for that epoch may be one.
-        repair = self._repair
+        repair = self.repair
         if repair is None:
             return False
         return earlier.connection < message.connection and earlier.home not in repair.near
 
     def keep_for_abort(self, known: Advertisement, epoch: int) -> None:
         """Remember a publisher that a message of the newer epoch made this broker forget: an abort restores it."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         if plan is not None and epoch == plan.epoch_to > known.epoch:
             plan.superseded[known.publisher] = known
 
     def forget(self, publisher: str, connection: int) -> None:
         """Stop waiting for neighbours to acknowledge a stay."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         if plan is not None:
             plan.unacknowledged = {one for one in plan.unacknowledged if one[1:] != (publisher, connection)}
 
     def note_end(self, end: Unadvertise) -> None:
         """Note an end, so that an abort does not restore a stay that has ended in the older epoch as well."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         self.announced_late.pop((end.publisher, end.connection), None)
         kept = None if plan is None else plan.superseded.get(end.publisher)
         if plan is not None and kept is not None and (end.epoch, end.connection) == (plan.epoch_from, kept.connection):
@@ -164,13 +146,13 @@ class TreeRepairs:
 
     def find_ended(self) -> None:
         """Find the stays that have ended beyond new links; called just before the older epoch is retired."""
-        repair = self._repair
+        repair = self.repair
         if repair is None:
             return
-        tables, otherwise = self._core.tables[repair.epoch_to], self._may_differ(repair)
+        tables, otherwise = self._state.tables[repair.epoch_to], self._may_differ(repair)
         stays = {(name, known.connection): (known.epoch, known.home) for name, known in self._known.items()}
         stays |= {stay: (one.epoch, one.home) for stay, one in self.announced_late.items()}
-        self._ended = [
+        self.ended = [
             (peer, name, connection)
             for (name, connection), (epoch, home) in sorted(stays.items())
             if epoch < repair.epoch_to
@@ -179,27 +161,3 @@ class TreeRepairs:
         ]
         # The others' ends come as usual, or other brokers have found them.
         self.announced_late = {stay: one for stay, one in self.announced_late.items() if one.home in repair.near}
-
-    def forget_ended(self) -> list[Effect]:
-        """Forget the stays that have ended, on all brokers that know them."""
-        effects: list[Effect] = []
-        for peer, name, connection in self._ended:
-            end = Unadvertise(self._core.epoch, name, connection)
-            effects += self._interests.forget_advertisement(peer, end)
-        self._ended = []
-        return effects
-
-    def abort(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Revert what was announced in an aborted epoch; admit stays of the older one that waited for it."""
-        waiting: list[tuple[str, Advertise]] = []
-        for name, known in list(self._known.items()):
-            if known.successor is not None and known.successor[1].epoch == gone.epoch:
-                known.successor = None
-            if known.epoch == gone.epoch:
-                self._interests.forget_stay(name)
-                waiting += [] if known.successor is None else [known.successor]
-            known.unanswered -= gone.fresh
-        for name, known in under_way.superseded.items():
-            if name not in self._known:
-                self._interests.restore(known)
-        return [effect for one in waiting for effect in self._interests.learn_advertisement(*one)]

@@ -21,9 +21,10 @@ import structlog
 from rich.console import Console
 
 from regraft.controller.kinds.find_kind import kind_of
-from regraft.demo.demo_flags import chaos_flags, demo_flags, print_dashboard
+from regraft.demo.demo_flags import chaos_flags, demo_flags
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
+from regraft.demo.print_dashboard import print_dashboard
 from regraft.infra.local.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
 from regraft.infra.local.make_certificates import write_private
 from regraft.infra.local.service import ServiceEvent, ServiceEventKind

@@ -85,14 +85,14 @@ def test_brokers_die_and_return_and_only_what_had_to_cross_them_is_lost() -> Non
     loop = scot_loop(3, Outage(OutageKind.DEATH, dead, 20.0, 30.0))
     loop.run_for(45_000)
     assert set(present(loop).brokers) == set(loop.inventory.brokers) - set(dead)
-    assert sum(len(places) > 1 for places in present(loop).places.values()) > 0
+    assert sum(len(places) > 1 for places in present(loop).slots.values()) > 0
     loop.run_for(40_000)
     assert loop.finish()
     assert [set(plan.brokers_lost) for plan in in_force(loop) if plan.brokers_lost] == [set(dead)]
     exceeded = [event.text for event in loop.loop.state.events if event.kind is EventKind.CAPS_EXCEEDED]
     assert "links, its limit is" in exceeded[0]  # A broker that stands in has the links of several places.
     assert present(loop).brokers == loop.inventory.brokers
-    assert all(len(places) == 1 for places in present(loop).places.values())
+    assert all(len(places) == 1 for places in present(loop).slots.values())
     overlay = loop.virtual.overlay
     assert [one.waiting_count for one in (overlay.publishers, overlay.subscribers)] == [0, 0]
     assert_only_the_excused_is_lost(loop)

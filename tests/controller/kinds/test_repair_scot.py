@@ -38,7 +38,7 @@ def test_the_stand_in_keeps_its_cap_if_possible() -> None:
     lost = BrokerChange(lost=frozenset({"b02"}))
     kept = repaired_scot(line, RepairTask(lost, FLEET), 3)
     assert isinstance(kept.target, ScotConfiguration)
-    assert kept.target.places["b00"] == [(0, 0), (1, 0)]
+    assert kept.target.slots["b00"] == [(0, 0), (1, 0)]
     assert kept.exceeded == ()
     above = repaired_scot(line, RepairTask(lost, FLEET), 2)
     assert above.exceeded == ("b00 has 3 links, its limit is 2",)

@@ -154,7 +154,7 @@ def test_memory_is_bounded_in_a_long_run(*, are_released: bool) -> None:
         ledger.settle(now_ms + 4)
     assert len(ledger._lingering) == (0 if are_released else 10)
     sizes = (ledger._accounts, ledger._young, ledger._overdue, ledger._index, ledger._newest_got, ledger._gone)
-    assert all(len(each) <= 30 for each in (*sizes, ledger._incarnations))
+    assert all(len(each) <= 30 for each in (*sizes, ledger._lives))
     assert ledger.close().lost == 200
 
 
@@ -251,7 +251,7 @@ def test_a_partly_confirmed_subscription_that_ends_is_dropped_once_settled() -> 
     assert ledger.close().is_clean
     ledger.release("s", 3.0)
     ledger.settle(3.0 + SETTLE_MS)
-    assert not ledger._incarnations
+    assert not ledger._lives
 
 
 def test_deliveries_to_an_ended_subscription_are_no_fault_until_its_home_releases_it() -> None:
@@ -279,4 +279,4 @@ def test_a_home_that_releases_a_moved_subscription_ends_nothing() -> None:
     ledger.cancel("s", 2.0)
     ledger.publish(notification(0, 3.0))
     ledger.settle(2.0 + 5 * SETTLE_MS)
-    assert "s" in ledger._incarnations
+    assert "s" in ledger._lives

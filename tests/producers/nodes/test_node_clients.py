@@ -19,7 +19,7 @@ def test_only_the_end_of_its_present_stay_lets_a_publisher_ask_again() -> None:
     """A repeated or late end of an earlier stay would lose what waits for the present one to be known."""
     asked: list[Any] = []
     changed: list[Any] = []
-    clients = NodeClients("b01", "incarnation", asked.append, lambda *change: changed.append(change))
+    clients = NodeClients("b01", "life", asked.append, lambda *change: changed.append(change))
     clients.settle(True)
     clients.drop("b01.life", 0)
     clients.drop("b01.life", 0)
