@@ -17,8 +17,8 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
-from regraft.producers.brokers.ring_parts import RingBroker
-from regraft.producers.brokers.tree_publishers import TreeBroker
+from regraft.producers.brokers.ring_routing import RingBroker
+from regraft.producers.brokers.tree_routing import TreeBroker
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import CANDIDATES_MAX, ReportForwarder, TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing

@@ -90,7 +90,7 @@ class TransitionRun:
         self.configuration = target
         self.settle()
         for name, broker in self.overlay.brokers.items():
-            epochs = sorted(cast(Any, broker.core).tables)
+            epochs = sorted(cast(Any, broker.core).state.tables)
             assert epochs == [target.epoch], f"{name} holds tables of {epochs} after the plan to {target.epoch}"
         for move in moves:
             assert self.home_of(move.client) == move.home_to, f"{move.text}: it is at {self.home_of(move.client)}"

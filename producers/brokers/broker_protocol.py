@@ -13,6 +13,17 @@ from typing import Protocol
 from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message, Notification
 from regraft.schemas.command import Command
 
+# Why a notification is dropped.
+HOLD_OVERFLOW = "hold_overflow"
+EPOCH_UNKNOWN = "epoch_unknown"  # The notification's epoch is retired here, or was never known.
+OUTSIDE = "outside"  # The broker is not part of the notification's overlay.
+BROKER_DIED = "broker_died"  # The notification's path crosses a dead broker.
+FROM_THE_DEAD = "from_the_dead"  # The sender's life in that epoch is over.
+
+
+class ProtocolError(RuntimeError):
+    """A message that the protocol rules out: links lost or reordered something, or a broker is faulty."""
+
 
 class BrokerPhase(StrEnum):
     """A broker's phase in a transition."""
@@ -31,11 +42,27 @@ class BrokerProtocol(Protocol):
     neighbours, and ``held_count_max``, the most deliveries held back at one time.
     """
 
-    broker: str
     boot_ms: int
-    epoch: int
-    control_messages_sent: int
-    held_count_max: int
+
+    @property
+    def broker(self) -> str:
+        """The broker's name."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it stamps."""
+        ...
+
+    @property
+    def control_messages_sent(self) -> int:
+        """Number of messages sent to neighbours since boot, except notifications."""
+        ...
+
+    @property
+    def held_count_max(self) -> int:
+        """The most deliveries held back at one time since boot."""
+        ...
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
         """Accept the initial configuration as the one that a plan led to, in this or an earlier term.

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import (
     ClientDropped,
     Effect,
     LeaveRequest,
     Notification,
     PublisherLeaves,
+    ReadyRequest,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.content_moves import ContentPlanUnderWay
-from regraft.producers.brokers.epoch_change import EpochTables
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.brokers.broker_state import BrokerState, EpochTables
+from regraft.producers.brokers.content_moves import ContentPlanUnderWay, LocalInterests, MovingSubscribers
+from regraft.producers.brokers.epoch_change import EpochChange, digest_mismatch, pop_late
+from regraft.producers.brokers.switch_epochs import answer_prepare, switch
 from regraft.schemas.command import Command
 
 
@@ -36,16 +39,17 @@ Tables = TypeVar("Tables", bound=ContentTables)
 Plan = TypeVar("Plan", bound=ContentPlanUnderWay)
 
 
-class ContentChange(Generic[Tables, Plan]):
+class ContentChange(EpochChange[Tables, Plan]):
     """The part of a :class:`producers.brokers.epoch_change.EpochChange` that both kinds share."""
 
-    def __init__(self, core: TwoEpochBroker[Tables, Plan]) -> None:
-        self._core = core
-        self.broker = core.broker
+    def __init__(self, state: BrokerState[Tables, Plan], interests: LocalInterests[Tables]) -> None:
+        self._state = state
+        self.broker = state.broker
+        self.movers: MovingSubscribers[Tables, Plan] = MovingSubscribers(state, interests)
 
     def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
         """Treat everything from a dead neighbour as ended, and wait for none of its answers."""
-        return self._note_deaths({(epoch, peer) for epoch in self._core.tables if epoch < epoch_end}, now_ms)
+        return self._note_deaths({(epoch, peer) for epoch in self._state.tables if epoch < epoch_end}, now_ms)
 
     def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead, in the epochs that the report covers.
@@ -55,12 +59,40 @@ class ContentChange(Generic[Tables, Plan]):
         """
         deaths = {
             (epoch, peer)
-            for epoch, tables in self._core.tables.items()
+            for epoch, tables in self._state.tables.items()
             for peer in set(command.lost_brokers) - tables.dead - {self.broker}
             if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
         }
-        self._core.note_reported({peer for epoch, peer in deaths if epoch == min(self._core.tables)})
+        self._state.note_reported({peer for epoch, peer in deaths if epoch == min(self._state.tables)})
         return self._note_deaths(deaths, now_ms) if deaths else []
+
+    # --- preparing ---------------------------------------------------------------------------------------------------
+
+    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+        """Begin the plan, or return why it is impossible or this broker cannot take part."""
+        try:
+            target = self._target_of(command)
+            reason = digest_mismatch(command, target) or self._reason_against(command, target)
+        except ValueError as error:
+            return str(error)
+        return reason or self._open_tables(command, target, now_ms)
+
+    @abstractmethod
+    def _target_of(self, command: Command) -> OverlayConfiguration:
+        """Return the configuration that a prepare asks for; raise ValueError if it is impossible."""
+
+    @abstractmethod
+    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+        """Return why this broker cannot take part, empty if it can."""
+
+    @abstractmethod
+    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+        """Begin the plan, with tables of the target epoch, and begin to fill them."""
+
+    def note_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
+        """Note that the next home of a subscription has it."""
+        self.movers.note_ready(request)
+        return answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
     # --- publishers that the plan moves ------------------------------------------------------------------------------
 
@@ -79,12 +111,12 @@ class ContentChange(Generic[Tables, Plan]):
         stays = self.stays_to_move(under_way)
         under_way.leaving = dict.fromkeys(stays, now_ms)
         if not stays:
-            return self._core.switch(under_way, now_ms)
+            return switch(self._state, self, under_way, now_ms)
         return [PublisherLeaves(name, under_way.moves[name].home_to, stay) for name, stay in stays.items()]
 
     def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Note that a publisher hands over nothing more here; switch once the last one has left."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         if under_way is None or not under_way.leaving:
             return []
         if self.stays_to_move(under_way).get(request.publisher) != request.connection:
@@ -93,7 +125,7 @@ class ContentChange(Generic[Tables, Plan]):
             return []
         has_left = isinstance(request, LeaveRequest)
         dropped = self._drop_stranded({request.publisher: request.connection}, under_way) if has_left else []
-        return dropped if under_way.leaving else [*dropped, *self._core.switch(under_way, now_ms)]
+        return dropped if under_way.leaving else [*dropped, *switch(self._state, self, under_way, now_ms)]
 
     def drop_unresponsive(self, under_way: Plan, now_ms: float) -> list[Effect]:
         """End the stay of publishers that did not leave in time: later notifications from them are refused."""
@@ -101,7 +133,7 @@ class ContentChange(Generic[Tables, Plan]):
             return []
         stays = self.stays_to_move(under_way)
         effects: list[Effect] = []
-        for name in self._core.pop_late(dict(under_way.leaving), now_ms):
+        for name in pop_late(dict(under_way.leaving), now_ms):
             effects.append(ClientDropped(name, stays[name], is_over=True))
             effects += self.unadvertise(UnadvertiseRequest(name, stays[name]), now_ms)
         return effects
@@ -111,14 +143,14 @@ class ContentChange(Generic[Tables, Plan]):
 
         It may be alive and only count as dead, so that the publishers themselves notice nothing.
         """
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         if under_way is None or under_way.leaving is None:
             return []
         stays = self.stays_to_move(under_way).items()
         return self._drop_stranded({name: stay for name, stay in stays if name not in under_way.leaving}, under_way)
 
     def _drop_stranded(self, left: Mapping[str, int], under_way: Plan) -> list[Effect]:
-        dead, moves = self._core.tables[under_way.epoch_to].dead, under_way.moves
+        dead, moves = self._state.tables[under_way.epoch_to].dead, under_way.moves
         # All brokers forget such a stay with its next home; nothing of it is on its way here any more.
         return [ClientDropped(name, left[name], is_over=True) for name in left if moves[name].home_to in dead]
 

@@ -24,8 +24,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscriberMoves,
     SubscriberTaken,
 )
-from regraft.producers.brokers.epoch_change import EpochTables, PlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.brokers.broker_state import BrokerState, EpochTables, PlanUnderWay
 
 
 @dataclass(slots=True)
@@ -86,6 +85,12 @@ def subscribers_here(locals_: Mapping[str, LocalSubscription], under_way: Conten
     return {one.client: one.connection for one in here}
 
 
+def are_ready(locals_: Mapping[str, LocalSubscription], under_way: ContentPlanUnderWay) -> bool:
+    """Return True if each subscription that moves away is confirmed here and at its next home, or has ended."""
+    here = [locals_[name] for name in under_way.going if name in locals_]
+    return all(one.has_ended or (one.is_confirmed and one.subscription in under_way.ready) for one in here)
+
+
 Tables = TypeVar("Tables", bound=EpochTables)
 TablesIn = TypeVar("TablesIn", bound=EpochTables, contravariant=True)
 Plan = TypeVar("Plan", bound=ContentPlanUnderWay)
@@ -104,10 +109,10 @@ class LocalInterests(Protocol[TablesIn]):
 class MovingSubscribers(Generic[Tables, Plan]):
     """The subscriptions that the plan under way brings here or moves elsewhere."""
 
-    def __init__(self, core: TwoEpochBroker[Tables, Plan], interests: LocalInterests[Tables]) -> None:
-        self._core = core
+    def __init__(self, state: BrokerState[Tables, Plan], interests: LocalInterests[Tables]) -> None:
+        self._state = state
         self._interests = interests
-        self.broker = core.broker
+        self.broker = state.broker
 
     # --- at the old home ---------------------------------------------------------------------------------------------
 
@@ -121,31 +126,25 @@ class MovingSubscribers(Generic[Tables, Plan]):
                 effects.append(SubscriberMoves(name, home_to, under_way.epoch_to))
         return effects
 
-    def note_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
+    def note_ready(self, request: ReadyRequest) -> None:
         """Note that the next home of a subscription has it."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         if under_way is not None and under_way.epoch_to == request.epoch:
             under_way.ready.add(request.subscription)
-        return self._core.answer_prepare(now_ms)
-
-    def is_ready(self, under_way: Plan) -> bool:
-        """Return True if each subscription that moves away is confirmed here and at its next home, or has ended."""
-        here = [self._interests.locals[name] for name in under_way.going if name in self._interests.locals]
-        return all(one.has_ended or (one.is_confirmed and one.subscription in under_way.ready) for one in here)
 
     # --- at the next home --------------------------------------------------------------------------------------------
 
     def arrive(self, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Accept a subscription that the plan under way brings here; ignore one of another plan."""
-        under_way, name = self._core.under_way, request.subscription
-        if request.epoch not in self._core.tables:
-            return self._core.keep_early(request.epoch, None, request)
+        under_way, name = self._state.under_way, request.subscription
+        if request.epoch not in self._state.tables:
+            return self._state.keep_early(request.epoch, None, request)
         if under_way is None or request.epoch != under_way.epoch_to or name in self._interests.locals:
             return []
         if not under_way.may_bring(name, self.broker):
             return []
         under_way.arrived.add(name)
-        return self._interests.issue_arrived(self._core.tables[request.epoch], request, now_ms)
+        return self._interests.issue_arrived(self._state.tables[request.epoch], request, now_ms)
 
     def take_over(self, under_way: Plan) -> list[Effect]:
         """Notify the clients of arrived subscriptions that this is their home; this broker has just switched."""
@@ -153,14 +152,14 @@ class MovingSubscribers(Generic[Tables, Plan]):
 
     def split_moved(self, subscriptions: Sequence[str]) -> list[tuple[str, ...]]:
         """Split subscriptions into those already here and those that the plan under way brought; omit empty parts."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         arrived = set() if under_way is None else under_way.arrived
         both = [tuple(one for one in subscriptions if (one in arrived) is has_arrived) for has_arrived in (False, True)]
         return [part for part in both if part]
 
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if the old home may still hand over earlier notifications."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         return under_way is not None and delivery.subscriptions[0] in under_way.arrived
 
     # --- the end of the plan -----------------------------------------------------------------------------------------

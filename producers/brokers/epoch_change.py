@@ -1,48 +1,36 @@
 """What a kind of overlay gives a broker's core: how its tables change from one epoch to the next, and how it routes.
 
-The core (:mod:`producers.brokers.two_epochs`) owns the epochs, the plan under way and the phases, and calls these two;
-they use the core's public methods. On a tree they are :mod:`producers.brokers.tree_change` and
-:mod:`producers.brokers.tree_routing`, on a ring :mod:`producers.brokers.ring_change` and
-:mod:`producers.brokers.ring_routing`, on a structured cyclic overlay :mod:`producers.brokers.scot_change` and
-:mod:`producers.brokers.scot_routing`.
+The core (:mod:`producers.brokers.two_epochs`) calls these two; they work on the same state
+(:mod:`producers.brokers.broker_state`) and do not know the core. On a tree they are
+:mod:`producers.brokers.tree_change` and :mod:`producers.brokers.tree_routing`, on a ring
+:mod:`producers.brokers.ring_change` and :mod:`producers.brokers.ring_routing`, on a structured cyclic overlay
+:mod:`producers.brokers.scot_change` and :mod:`producers.brokers.scot_routing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.overlay.plan_digest import overlay_digest
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ClientDropped,
-    Deliver,
+    ClientRequest,
+    ControlMessage,
     Effect,
     Message,
     Notification,
     SubscribeRequest,
 )
+from regraft.producers.brokers.broker_state import PlanUnderWay, Tables
+from regraft.producers.brokers.switch_epochs import Draining
 from regraft.schemas.command import Command
 from regraft.schemas.name_some import name_some
-from regraft.schemas.plan import ClientMove
 
 CLIENTS_NAMED_MAX = 3
-
-
-@dataclass(slots=True)
-class PlanUnderWay:
-    """The plan under way at this broker; ``moves`` by client."""
-
-    plan: str
-    epoch_from: int
-    epoch_to: int
-    moves: Mapping[str, ClientMove] = field(default_factory=dict)
-    is_prepared: bool = False
-    is_active: bool = False
-    is_drained_reported: bool = False
-    control_messages: int = 0
+CLIENT_WAIT_MS_MAX = 10_000.0  # How long a plan waits for one client's answer; checked when a command repeats.
 
 
 def requested_change(command: Command, present: OverlayConfiguration) -> BrokerChange:
@@ -67,62 +55,35 @@ def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
     return f"cannot leave: the plan does not move these clients of this broker: {named}" if left else ""
 
 
+def pop_late(waiting: dict[str, float], now_ms: float) -> list[str]:
+    """Remove from ``waiting`` (client -> since when) the clients awaited for too long, and return them."""
+    late = sorted(client for client, since_ms in waiting.items() if now_ms - since_ms > CLIENT_WAIT_MS_MAX)
+    for client in late:
+        del waiting[client]
+    return late
+
+
 def rejected(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
     """Notify a client that this broker is not its home."""
     client = request.client if isinstance(request, SubscribeRequest) else request.publisher
     return [ClientDropped(client, request.connection)]
 
 
-class EpochTables(Protocol):
-    """Everything that a broker knows for one epoch."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch's number."""
-        ...
-
-    @property
-    def configuration(self) -> OverlayConfiguration:
-        """The whole overlay of the epoch."""
-        ...
-
-    @property
-    def neighbours(self) -> Collection[str]:
-        """The brokers that this one is linked to; none if it is outside."""
-        ...
-
-    @property
-    def lost(self) -> frozenset[str]:
-        """The brokers that the plan to this epoch names as lost."""
-        ...
-
-    @property
-    def is_outside(self) -> bool:
-        """Whether the broker is outside the overlay."""
-        ...
-
-
-Tables = TypeVar("Tables", bound=EpochTables)
 PlanIn = TypeVar("PlanIn", bound=PlanUnderWay, contravariant=True)
 
 
-class EpochChange(Protocol[Tables, PlanIn]):
+class EpochChange(Draining[PlanIn], Protocol[Tables, PlanIn]):
     """How tables change from epoch to epoch: preparing, switching and draining on a kind of overlay."""
 
-    def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the configuration that a prepare asks for; raise ValueError if it is impossible."""
+    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+        """Begin the plan that a prepare asks for, with tables of its epoch, and begin to fill them.
+
+        If the plan is impossible, or this broker cannot take part, change nothing and return why, never an empty text.
+        """
         ...
 
     def tables_outside(self, command: Command) -> Tables:
         """Return an outsider's tables of the overlay that an install names; raise ValueError if that is invalid."""
-        ...
-
-    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return why this broker cannot take part, empty if it can."""
-        ...
-
-    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
-        """Begin the plan at the core, with tables of the target epoch, and begin to fill them."""
         ...
 
     def is_ready_to_switch(self, under_way: PlanIn) -> bool:
@@ -130,27 +91,11 @@ class EpochChange(Protocol[Tables, PlanIn]):
         ...
 
     def begin_switch(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
-        """Let the core switch to the new epoch, at once or as soon as nothing prevents it."""
-        ...
-
-    def take_over_clients(self, under_way: PlanIn) -> list[Effect]:
-        """Return the messages to clients that are due after this broker has switched."""
-        ...
-
-    def continue_drain(self, under_way: PlanIn) -> list[Effect]:
-        """Return the markers of draining that have become due."""
-        ...
-
-    def is_drained(self, under_way: PlanIn) -> bool:
-        """Return True if this broker no longer needs the old epoch's tables."""
+        """Switch to the new epoch, at once or as soon as nothing prevents it."""
         ...
 
     def drop_unresponsive(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
         """End the stay of clients that others wait for and that did not answer in time."""
-        ...
-
-    def must_hold(self, delivery: Deliver) -> bool:
-        """Return True if an earlier notification may still be on its way here in an older epoch."""
         ...
 
     def kept_notifications(self) -> list[Notification]:
@@ -208,11 +153,11 @@ class Routing(Protocol[Tables, PlanIn]):
         """Pass a notification on and hand it over; its publisher is local if ``source`` is None."""
         ...
 
-    def serve(self, request: Any, now_ms: float) -> list[Effect]:
+    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
         ...
 
-    def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
+    def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
         """Handle a control message from a neighbour."""
         ...
 

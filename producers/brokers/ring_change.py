@@ -27,47 +27,43 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
     UserStays,
 )
-from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
+from regraft.producers.brokers.epoch_change import digest_mismatch, reason_to_stay, requested_change
 from regraft.producers.brokers.ring_deaths import DeadBrokers
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import EndPublisher, EndTopic
 from regraft.producers.brokers.ring_moves import MovingUsers
-from regraft.producers.brokers.ring_parts import RingBroker, RingParts
+from regraft.producers.brokers.ring_paths import TopicPaths
 from regraft.producers.brokers.ring_publishers import TopicPublishers
-from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingState, RingTables, TopicEntry, TopicSubscription
 from regraft.producers.brokers.ring_trees import TopicTrees
+from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held, switch
 from regraft.schemas.command import Command
 
 
 class RingChange:
     """How the trees of one broker of a ring change. A :class:`producers.brokers.epoch_change.EpochChange`."""
 
-    def __init__(
-        self,
-        core: RingBroker,
-        ring: RingParts,
-        trees: TopicTrees,
-        publishers: TopicPublishers,
-        endings: TopicEndings,
-        moves: MovingUsers,
-        deaths: DeadBrokers,
-    ) -> None:
-        self._core = core
-        self._ring = ring
-        self._trees = trees
-        self._publishers = publishers
-        self._endings = endings
-        self._moves = moves
-        self._deaths = deaths
-        self.broker = core.broker
+    def __init__(self, state: RingState) -> None:
+        self._state = state
+        self._paths = TopicPaths(state)
+        self._endings = TopicEndings(state)
+        self._trees = TopicTrees(state)
+        self._publishers = TopicPublishers(state)
+        self._moves = MovingUsers(state)
+        self._deaths = DeadBrokers(state)
+        self.broker = state.broker
 
     def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
         """Continue without a dead neighbour, after everything it had sent."""
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             if tables.epoch < epoch_end:
                 effects += self._deaths.lose_in(tables, peer, now_ms)
-        return effects + self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
+        return effects + self.check_progress(now_ms)
+
+    def check_progress(self, now_ms: float) -> list[Effect]:
+        """Report prepared or drained if that is due."""
+        return answer_prepare(self._state, self.is_ready_to_switch, now_ms) + drain(self._state, self, now_ms)
 
     def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead, before its command is obeyed."""
@@ -75,50 +71,59 @@ class RingChange:
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def target_of(self, command: Command) -> OverlayConfiguration:
+    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+        """Begin the plan, or return why it is impossible or this broker cannot take part."""
+        try:
+            target = self._target_of(command)
+            reason = digest_mismatch(command, target) or self._reason_against(command, target)
+        except ValueError as error:
+            return str(error)
+        return reason or self._open_tables(command, target, now_ms)
+
+    def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the ring with the IDs reassigned and with the brokers that join or leave."""
-        present = self._core.tables[self._core.epoch].configuration
+        present = self._state.tables[self._state.epoch].configuration
         return present.replaced(command.epoch_to, command.id_moves, change=requested_change(command, present))
 
     def tables_outside(self, command: Command) -> RingTables:
         """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""
-        bits = self._core.tables[self._core.epoch].configuration.bits
+        bits = self._state.tables[self._state.epoch].configuration.bits
         ids = {move.broker: move.id_to for move in command.id_moves}
         return RingTables(self.broker, RingConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
 
-    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move of a user is impossible, or which clients a leaving broker still has; empty if none."""
-        present = self._core.tables[self._core.epoch].configuration
+        present = self._state.tables[self._state.epoch].configuration
         for move in command.moves:
             if move.home_from not in present.brokers:
                 return f"user {move.client} cannot move from {move.home_from}: it is not in the overlay"
             if move.home_to not in target.brokers:
                 return f"user {move.client} cannot move to {move.home_to}: it is not in the overlay"
         if self.broker in command.brokers_left:
-            return reason_to_stay([*self._trees.users_here(), *self._publishers.here], command)
+            return reason_to_stay([*self._trees.users_here(), *self._state.here], command)
         return ""
 
-    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan: derive and join trees of the new epoch, and notify the users to be moved."""
         assert isinstance(target, RingConfiguration)
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
-        old = self._core.tables[self._core.epoch]
+        old = self._state.tables[self._state.epoch]
         tables = RingTables(self.broker, target, lost=requested_change(command, old.configuration).lost)
-        self._core.begin_plan(under_way, tables)
-        self._core.lost_peers.difference_update(command.brokers_joined)
+        self._state.begin_plan(under_way, tables)
+        self._state.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
         effects = self._moves.notify_leaving(tables, sorted(going), now_ms)  # Before messages that end the old epoch.
-        for local in self._trees.locals.values():
+        for local in self._state.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
-                effects += self._moves.on_issued(old, local)
-        for local in list(self._trees.locals.values()):
+                effects += self._endings.on_issued(old, local)
+        for local in list(self._state.locals.values()):
             if not local.has_ended and local.user not in going:
                 local.unconfirmed_epochs.add(tables.epoch)
                 effects += self._trees.issue(tables, local, now_ms)
         for entry in list(tables.topics.values()):
             effects += self._trees.consider_leaving(tables, entry)
-        for publisher, at_home in sorted(self._publishers.here.items()):
+        for publisher, at_home in sorted(self._state.here.items()):
             at_home.waits = bool(tables.lost) and not at_home.may_publish
             if not at_home.waits and not tables.takes_over(old, at_home.topic, self.broker):
                 effects += self._publishers.register(tables, publisher)
@@ -152,9 +157,9 @@ class RingChange:
         """Return True if users have arrived or acknowledged, publishers are registered and all trees are joined."""
         if under_way.awaited_users or under_way.unacknowledged:
             return False
-        if any(one.unconfirmed_epochs and not one.waits for one in self._publishers.here.values()):
+        if any(one.unconfirmed_epochs and not one.waits for one in self._state.here.values()):
             return False
-        return all(entry.is_joined for entry in self._core.tables[under_way.epoch_to].topics.values())
+        return all(entry.is_joined for entry in self._state.tables[under_way.epoch_to].topics.values())
 
     def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
@@ -164,7 +169,7 @@ class RingChange:
 
     def begin_switch(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """Switch at once: users continue at their new homes without leaving the old ones first."""
-        return self._core.switch(under_way, now_ms)
+        return switch(self._state, self, under_way, now_ms)
 
     def take_over_clients(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Notify the users that have arrived that this is their home."""
@@ -172,20 +177,7 @@ class RingChange:
 
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if one of the delivery's subscriptions may still get something of an older epoch."""
-        return any(self.may_get_older(delivery.notification, name) for name in delivery.subscriptions)
-
-    def may_get_older(self, notification: Notification, subscription: str) -> bool:
-        """Return True if a subscription may still get something of an older epoch, here or at its old home."""
-        under_way, local = self._core.under_way, self._trees.locals.get(subscription)
-        if under_way is None or notification.epoch <= under_way.epoch_from:
-            return False
-        old = self._core.tables[under_way.epoch_from]
-        if subscription in old.awaited:
-            return True
-        entry = None if local is None or local.has_arrived else old.topics.get(local.topic)
-        if entry is None or entry.is_over or subscription not in entry.subscriptions:
-            return False
-        return self._endings.is_rerouted(under_way, entry.topic)
+        return self._paths.must_hold(delivery)
 
     def kept_notifications(self) -> list[Notification]:
         """Return the notifications that wait at this broker as a rendezvous."""
@@ -193,21 +185,21 @@ class RingChange:
 
     def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Release everything that waits at this broker as a rendezvous."""
-        return self._endings.release_waiting(under_way)
+        return self._publishers.release_waiting(under_way)
 
     # --- draining ----------------------------------------------------------------------------------------------------
 
     def continue_drain(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Send END of our publishers and of our topics if it is due."""
         return [
-            *self._endings.end_publishers(under_way),
+            *self._publishers.end_publishers(under_way),
             *self._endings.end_topics(under_way),
-            *self._core.release_held(),
+            *release_held(self._state, self._paths.must_hold),
         ]
 
     def is_drained(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if the users that arrived know it and have all of the old epoch, and every END has come."""
-        if under_way.unacknowledged or self._core.tables[under_way.epoch_from].awaited:
+        if under_way.unacknowledged or self._state.tables[under_way.epoch_from].awaited:
             return False
         return self._endings.have_ends_arrived(under_way)
 
@@ -216,45 +208,45 @@ class RingChange:
         entry = tables.topics.get(topic)
         if entry is None:
             return []
-        return self._endings.end_topic(tables, entry) + self._core.release_held()
+        return self._endings.end_topic(tables, entry) + release_held(self._state, self._paths.must_hold)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def finish_moves(self, under_way: RingPlanUnderWay) -> None:
         """Treat the users that arrived like any others from now on."""
-        self._core.tables[under_way.epoch_to].ended.clear()
-        for local in self._trees.locals.values():
+        self._state.tables[under_way.epoch_to].ended.clear()
+        for local in self._state.locals.values():
             local.has_arrived = False
 
     def forget_epoch(self, gone: RingTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Confirm and forget what waited for the epoch; after an abort, notify users that they stay."""
-        if gone.epoch < self._core.epoch:
-            self._ring.retire(gone)
+        if gone.epoch < self._state.epoch:
+            self._paths.retire(gone)
         effects: list[Effect] = []
-        if under_way is not None and gone.epoch < self._core.epoch:
-            effects += self._moves.drop_stranded(under_way, self._core.tables[self._core.epoch])
+        if under_way is not None and gone.epoch < self._state.epoch:
+            effects += self._moves.drop_stranded(under_way, self._state.tables[self._state.epoch])
             effects += self._moves.take_from_the_dead(under_way, gone)
         for topic in sorted(gone.topics):
             entry = gone.topics[topic]
             effects += self._trees.confirm(sorted(entry.fresh), gone.epoch, now_ms)
             effects += self._trees.forget_ended(entry.subscriptions)
             effects += self._trees.settle(topic, now_ms)  # Acknowledgements that waited for this epoch to end.
-        for name in [name for name, local in self._trees.locals.items() if gone.epoch in local.unconfirmed_epochs]:
+        for name in [name for name, local in self._state.locals.items() if gone.epoch in local.unconfirmed_epochs]:
             effects += self._trees.confirm((name,), gone.epoch, now_ms)
-        for name in [name for name, local in self._trees.locals.items() if not self._is_issued(local)]:
+        for name in [name for name, local in self._state.locals.items() if not self._is_issued(local)]:
             # Its user has moved: the old epoch served it here, or, if aborted, the new one did.
-            del self._trees.locals[name]
+            del self._state.locals[name]
         effects += self._publishers.forget_epoch(gone.epoch)
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             effects += self._publishers.end_lost_stays(tables)  # Those that waited for this epoch to end.
         if under_way is not None and gone.epoch == under_way.epoch_to:
-            for tables in self._core.tables.values():
+            for tables in self._state.tables.values():
                 tables.awaited.clear()
             effects += [UserStays(name, connection) for name, connection in sorted(under_way.leaving.items())]
-        return effects + self._core.serve_postponed(now_ms)
+        return effects + self._publishers.serve_postponed()
 
     def _is_issued(self, local: TopicSubscription) -> bool:
-        entries = (tables.topics.get(local.topic) for tables in self._core.tables.values())
+        entries = (tables.topics.get(local.topic) for tables in self._state.tables.values())
         return any(entry is not None and local.subscription in entry.subscriptions for entry in entries)
 
     def is_of_plan(self, message: Message, under_way: RingPlanUnderWay) -> bool:

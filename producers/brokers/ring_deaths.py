@@ -17,9 +17,8 @@ from regraft.producers.brokers.broker_messages import Effect, Send
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import EndBehind
 from regraft.producers.brokers.ring_moves import MovingUsers
-from regraft.producers.brokers.ring_parts import RingBroker
 from regraft.producers.brokers.ring_publishers import TopicPublishers
-from regraft.producers.brokers.ring_tables import RingTables
+from regraft.producers.brokers.ring_tables import RingState, RingTables
 from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.schemas.command import Command, CommandPhase
 
@@ -27,20 +26,13 @@ from regraft.schemas.command import Command, CommandPhase
 class DeadBrokers:
     """The effects of others' deaths on one broker, in all live epochs."""
 
-    def __init__(
-        self,
-        core: RingBroker,
-        trees: TopicTrees,
-        publishers: TopicPublishers,
-        endings: TopicEndings,
-        moves: MovingUsers,
-    ) -> None:
-        self._core = core
-        self._trees = trees
-        self._publishers = publishers
-        self._endings = endings
-        self._moves = moves
-        self.broker = core.broker
+    def __init__(self, state: RingState) -> None:
+        self._state = state
+        self._endings = TopicEndings(state)
+        self._trees = TopicTrees(state)
+        self._publishers = TopicPublishers(state)
+        self._moves = MovingUsers(state)
+        self.broker = state.broker
 
     def lose_in(self, tables: RingTables, dead: str, now_ms: float) -> list[Effect]:
         """Stop waiting for a dead broker in one epoch, accept nothing more from it, and report what ended behind it."""
@@ -69,11 +61,12 @@ class DeadBrokers:
         tables.ended_behind.add(message.lost)
         next_ones = (peer for peer in tables.below(message.lost) if peer not in tables.dead)
         effects: list[Effect] = [Send(peer, message) for peer in next_ones]
-        return effects + self._endings.note_ended_behind(tables) + self._forget(tables)
+        effects += self._endings.note_ended_behind(tables) + self._publishers.release_ended_behind(tables)
+        return effects + self._forget(tables)
 
     def _forget(self, tables: RingTables) -> list[Effect]:
         """Forget the publishers of dead brokers, and what dead brokers were to hand over."""
-        later = [one for one in self._core.epochs() if one.epoch >= tables.epoch]
+        later = [one for one in self._state.epochs() if one.epoch >= tables.epoch]
         effects = [effect for one in later for effect in self._publishers.end_lost_stays(one)]
         return effects + self._moves.stop_awaiting_dead()
 
@@ -85,10 +78,10 @@ class DeadBrokers:
         """
         epoch_max = command.epoch_from if command.phase is CommandPhase.PREPARE else command.epoch_to
         effects: list[Effect] = []
-        oldest = self._core.epochs()[0]
+        oldest = self._state.epochs()[0]
         if oldest.epoch <= epoch_max:
-            self._core.note_reported(set(command.lost_brokers) - oldest.dead)
-        for tables in self._core.epochs():
+            self._state.note_reported(set(command.lost_brokers) - oldest.dead)
+        for tables in self._state.epochs():
             if tables.epoch <= epoch_max:
                 for dead in command.lost_brokers:
                     effects += self.lose_in(tables, dead, now_ms)

@@ -184,7 +184,8 @@ class EndBehind:
 
 TopicMessage = Join | JoinAck | Leave | EndTopic | AskEndTopic | EndBehind
 PublisherMessage = Register | RegisterAck | Unregister | EndPublisher | AskEndPublisher
-RoutedMessage = PublisherMessage | AskFlush | Probe | ProbeBack | GrantFlush | NotComing | HandedOver
+FlushMessage = AskFlush | Probe | ProbeBack | GrantFlush
+RoutedMessage = PublisherMessage | FlushMessage | NotComing | HandedOver
 RingMessage = TopicMessage | RoutedMessage
 
 

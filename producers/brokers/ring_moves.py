@@ -20,30 +20,31 @@ from regraft.producers.brokers.broker_messages import (
     UserMoves,
     UserTaken,
 )
+from regraft.producers.brokers.epoch_change import pop_late
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
-    HandedOver,
     MoveAckRequest,
     NotComing,
 )
-from regraft.producers.brokers.ring_parts import RingBroker, RingParts
-from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingTables, TopicSubscription
+from regraft.producers.brokers.ring_paths import TopicPaths
+from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingState, RingTables, TopicSubscription
 from regraft.producers.brokers.ring_trees import TopicTrees
+from regraft.producers.brokers.switch_epochs import release_held
 from regraft.schemas.command import Command
 
 
 class MovingUsers:
     """The users that the plan under way brings here or moves elsewhere."""
 
-    def __init__(self, core: RingBroker, ring: RingParts, trees: TopicTrees, endings: TopicEndings) -> None:
-        self._core = core
-        self._ring = ring
-        self._trees = trees
-        self._endings = endings
-        self.broker = core.broker
+    def __init__(self, state: RingState) -> None:
+        self._state = state
+        self._paths = TopicPaths(state)
+        self._endings = TopicEndings(state)
+        self._trees = TopicTrees(state)
+        self.broker = state.broker
 
     def plan_of(self, command: Command) -> RingPlanUnderWay:
         """Return the plan that a prepare begins, with the users that it moves from and to this broker."""
@@ -53,7 +54,7 @@ class MovingUsers:
             for move in command.moves
             if self.broker in (move.home_from, move.home_to) and move.home_from not in command.lost_brokers
         }
-        here = {local.user: local.connection for local in self._trees.locals.values() if not local.has_ended}
+        here = {local.user: local.connection for local in self._state.locals.values() if not local.has_ended}
         going = {name for name, move in moves.items() if move.home_from == self.broker}
         coming = {name for name, move in moves.items() if move.home_to == self.broker}
         return RingPlanUnderWay(
@@ -68,47 +69,18 @@ class MovingUsers:
 
     # --- users to be moved ----------------------------------------------------------------------------
 
-    def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[RingTables]]:
-        """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued.
-
-        A user to be moved also sends the request to its next home, so here only the old epoch needs it. A broker that
-        stamps the new epoch takes no new place in the old one: it would have to wait for END there again.
-        """
-        under_way, epochs = self._core.under_way, self._core.epochs()
-        epoch_max = max(self._core.tables)
-        if under_way is not None and under_way.leaving.get(request.client) == request.connection:
-            epoch_max = under_way.epoch_from
-        epoch_min = self._core.epoch if under_way is not None and under_way.is_active else 0
-        return epoch_max, [tables for tables in epochs if epoch_min <= tables.epoch <= epoch_max]
-
     def notify_late(self, request: SubscribeRequest) -> list[Effect]:
         """Notify a user to be moved if its request comes too late to be handed over from here."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         if under_way is None or not under_way.is_active:
             return []
         if under_way.leaving.get(request.client) != request.connection:
             return []
         return [UserDrained(request.client, request.subscription, under_way.moves[request.client].home_to)]
 
-    def on_issued(self, tables: RingTables, local: TopicSubscription) -> list[Effect]:
-        """Ask for END of the old epoch if the topic's path to here changes in the new one, or if its user moves."""
-        under_way = self._core.under_way
-        if under_way is None or tables.epoch != under_way.epoch_from:
-            return []
-        if self._is_leaving(under_way, local):
-            under_way.unflushed.setdefault(local.user, set()).add(local.subscription)
-            if tables.topics[local.topic].is_over:  # END has passed here, so nothing follows.
-                return self.on_flushed(tables, (local.subscription,))
-        elif not self._endings.is_rerouted(under_way, local.topic):
-            return []
-        return self._endings.request_end(local.topic)
-
-    def _is_leaving(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> bool:
-        return not local.has_ended and under_way.leaving.get(local.user) == local.connection
-
     def notify_leaving(self, tables: RingTables, users: Iterable[str], now_ms: float) -> list[Effect]:
         """Notify users to be moved; for those that are not here, notify their next homes not to wait."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         assert under_way is not None
         effects: list[Effect] = []
         for user in users:
@@ -117,19 +89,24 @@ class MovingUsers:
                 under_way.unacknowledged[user] = now_ms
                 effects.append(UserMoves(user, connection, home_to, tables.epoch))
             else:  # It has left, or is elsewhere and stays there.
-                effects += self._ring.route_onward(tables, NotComing(tables.epoch, home_to, user))
+                effects += self._notify_next_home(tables, NotComing(tables.epoch, home_to, user))
         return effects
+
+    def _notify_next_home(self, tables: RingTables, message: NotComing) -> list[Effect]:
+        if message.target == self.broker:
+            return self.stop_awaiting(message.user, self._state.now_ms)
+        return self._paths.send_onward(tables, message)
 
     def confirm_move(self, request: MoveAckRequest) -> list[Effect]:
         """Note that a user has acknowledged its move, at its old or its next home."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
             under_way.unacknowledged.pop(request.user, None)
         return []
 
     def note_gone(self, request: GoneRequest) -> list[Effect]:
         """Forget a user of the plan that has disconnected; if it returns here, it is a user like any other."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
             under_way.leaving.pop(request.user, None)
             under_way.arrived_users.pop(request.user, None)
@@ -138,7 +115,7 @@ class MovingUsers:
 
     def users_of_plan(self) -> dict[str, int]:
         """Return the users of the plan under way at home here in the epoch that is stamped, with their stays."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         if plan is None:
             return {}
         return plan.arrived_users if plan.is_active else plan.leaving
@@ -159,7 +136,7 @@ class MovingUsers:
 
     def is_of_plan(self, user: str, connection: int) -> bool:
         """Return True if the plan under way moves this user away or has brought it here."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         return under_way is not None and self._stay_of(under_way, user) == connection
 
     def _stay_of(self, under_way: RingPlanUnderWay, user: str) -> int | None:
@@ -174,9 +151,9 @@ class MovingUsers:
         The subscriptions it arrives with are in place before anything is published in that epoch; later ones must be
         confirmed.
         """
-        under_way = self._core.under_way
-        if request.epoch not in self._core.tables:
-            return self._core.keep_early(request.epoch, None, request)
+        under_way = self._state.under_way
+        if request.epoch not in self._state.tables:
+            return self._state.keep_early(request.epoch, None, request)
         if under_way is None or request.epoch != under_way.epoch_to:
             return []
         is_first = request.user in under_way.awaited_users
@@ -184,7 +161,7 @@ class MovingUsers:
             return []
         under_way.awaited_users.discard(request.user)
         under_way.arrived_users[request.user] = request.connection
-        tables, old = self._core.tables[under_way.epoch_to], self._core.tables[under_way.epoch_from]
+        tables, old = self._state.tables[under_way.epoch_to], self._state.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for moved in request.subscriptions:
             local = TopicSubscription(
@@ -197,21 +174,21 @@ class MovingUsers:
                 has_arrived=True,
                 epoch_min=tables.epoch,
             )
-            self._trees.locals[moved.subscription] = local
+            self._state.locals[moved.subscription] = local
             old.awaited[moved.subscription] = request.user
             effects += self._trees.issue(tables, local, now_ms)
         return effects
 
     def epoch_awaited_by(self, subscription: str) -> int | None:
         """Return the epoch, not yet prepared here, for which a subscription has already arrived, or None."""
-        for epoch, kept in self._core.early:
+        for epoch, _, kept in self._state.early:
             if isinstance(kept, AttachRequest) and any(one.subscription == subscription for one in kept.subscriptions):
                 return epoch
         return None
 
     def epoch_of_arrival(self, user: str, connection: int) -> int | None:
         """Return the epoch, not yet prepared here, for which a user has already arrived, or None."""
-        for epoch, kept in self._core.early:
+        for epoch, _, kept in self._state.early:
             if isinstance(kept, AttachRequest) and (kept.user, kept.connection) == (user, connection):
                 return epoch
         return None
@@ -221,89 +198,55 @@ class MovingUsers:
 
         From now on each must acknowledge that, and later that it has all of the old epoch; this broker waits for both.
         """
-        under_way.unacknowledged = dict.fromkeys(under_way.arrived_users, self._core.now_ms)
-        under_way.handed_over = dict.fromkeys(under_way.handed_over, self._core.now_ms)
+        under_way.unacknowledged = dict.fromkeys(under_way.arrived_users, self._state.now_ms)
+        under_way.handed_over = dict.fromkeys(under_way.handed_over, self._state.now_ms)
         effects: list[Effect] = [UserTaken(name) for name in sorted(under_way.arrived_users)]
         for user in sorted(under_way.unflushed):
-            effects += self._hand_over(under_way, user)
+            effects += self._endings.hand_over(under_way, user)
         return effects
 
     def stop_awaiting(self, user: str, now_ms: float) -> list[Effect]:
         """Stop waiting for a user that does not come, or whose old home has ended its stay after it arrived."""
-        if self._core.under_way is not None:
-            self._core.under_way.awaited_users.discard(user)
-            self._core.under_way.arrived_users.pop(user, None)
+        if self._state.under_way is not None:
+            self._state.under_way.awaited_users.discard(user)
+            self._state.under_way.arrived_users.pop(user, None)
         return self._end_user(user, now_ms, only_arrived=True)
-
-    def note_handed_over(self, user: str, now_ms: float) -> list[Effect]:
-        """Note that the old home of an arrived user has handed over everything."""
-        if self._core.under_way is not None:
-            self._core.under_way.handed_over[user] = now_ms
-        return []
 
     def stop_awaiting_dead(self) -> list[Effect]:
         """Stop waiting for what dead brokers were to hand over to users that came from them."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         if under_way is not None:
-            old, live = self._core.tables[under_way.epoch_from], self._core.epochs()
+            old, live = self._state.tables[under_way.epoch_from], self._state.epochs()
             gone = {user for user, move in under_way.moves.items() if any(one.is_gone(move.home_from) for one in live)}
             old.awaited = {name: user for name, user in old.awaited.items() if user not in gone}
-        return self._core.release_held()
+        return release_held(self._state, self._paths.must_hold)
 
     def note_drained(self, request: DrainedRequest) -> list[Effect]:
         """Stop holding for an arrived subscription: its old home has handed over everything."""
-        for tables in self._core.tables.values():
+        for tables in self._state.tables.values():
             tables.awaited.pop(request.subscription, None)
-        return self._core.release_held()
+        return release_held(self._state, self._paths.must_hold)
 
     # --- what the old home hands over ---------------------------------------------------------------------------------
-
-    def on_flushed(self, tables: RingTables, names: Iterable[str]) -> list[Effect]:
-        """Notify users that have moved which of their subscriptions get nothing more here."""
-        under_way = self._core.under_way
-        if under_way is None or tables.epoch != under_way.epoch_from:
-            return []
-        effects: list[Effect] = []
-        for name in names:
-            local = self._trees.locals.get(name)
-            move = None if local is None or local.has_arrived else under_way.moves.get(local.user)
-            if local is not None and move is not None and move.home_from == self.broker:
-                effects.append(UserDrained(local.user, name, move.home_to))
-                effects += self._note_flushed(under_way, local)
-        return effects
-
-    def _note_flushed(self, under_way: RingPlanUnderWay, local: TopicSubscription) -> list[Effect]:
-        under_way.unflushed.get(local.user, set()).discard(local.subscription)
-        return self._hand_over(under_way, local.user) if under_way.is_active else []
-
-    def _hand_over(self, under_way: RingPlanUnderWay, user: str) -> list[Effect]:
-        """Notify a user's next home once the user has got everything here: from then on it waits only for the user.
-
-        Not before this broker is active: until then it accepts new requests of the user.
-        """
-        if under_way.unflushed.get(user) or under_way.unflushed.pop(user, None) is None:
-            return []
-        handed_over = HandedOver(under_way.epoch_to, under_way.moves[user].home_to, user)
-        return self._ring.route_onward(self._core.tables[under_way.epoch_to], handed_over)
 
     # --- users that do not answer -------------------------------------------------------------------------------------
 
     def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
         effects: list[Effect] = []
-        late = self._core.pop_late(under_way.unacknowledged, now_ms)
+        late = pop_late(under_way.unacknowledged, now_ms)
         if not under_way.is_active:
             for user in late:
                 connection = under_way.leaving.pop(user)
-                tables = self._core.tables[under_way.epoch_to]
+                tables = self._state.tables[under_way.epoch_to]
                 effects += [
                     ClientDropped(user, connection, is_over=True),
                     *self._end_user(user, now_ms, only_arrived=False),
                 ]
-                effects += self._ring.route_onward(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
+                effects += self._notify_next_home(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
             return effects
-        awaited = self._core.tables[under_way.epoch_from].awaited
-        drained_late = [user for user in self._core.pop_late(under_way.handed_over, now_ms) if user in awaited.values()]
+        awaited = self._state.tables[under_way.epoch_from].awaited
+        drained_late = [user for user in pop_late(under_way.handed_over, now_ms) if user in awaited.values()]
         for user in dict.fromkeys([*late, *drained_late]):
             stay = under_way.arrived_users.pop(user, None)
             effects += [] if stay is None else [ClientDropped(user, stay, is_over=True)]
@@ -313,9 +256,9 @@ class MovingUsers:
     def _end_user(self, user: str, now_ms: float, *, only_arrived: bool) -> list[Effect]:
         """End all subscriptions of a user here at once; with ``only_arrived`` only those that arrived by the plan."""
         effects: list[Effect] = []
-        for local in list(self._trees.locals.values()):
+        for local in list(self._state.locals.values()):
             if local.user == user and not local.has_ended and (local.has_arrived or not only_arrived):
                 effects += self._trees.cancel(CancelRequest(local.subscription))
-        for tables in self._core.tables.values():
+        for tables in self._state.tables.values():
             tables.awaited = {name: owner for name, owner in tables.awaited.items() if owner != user}
-        return effects + self._core.release_held()
+        return effects + release_held(self._state, self._paths.must_hold)

@@ -1,43 +1,110 @@
 """Publishers of a Chord ring at their homes and at the rendezvous of their topics.
 
 In: requests of local publishers and control messages. Out: effects. A publisher may publish once the rendezvous of its
-topic knows it in every live epoch; until it ends, the rendezvous stays in the topic's tree. Trees belong to
-:mod:`producers.brokers.ring_trees`.
+topic knows it in every live epoch; until it ends, the rendezvous stays in the topic's tree. While a plan is under way,
+the rendezvous holds back what a publisher sends in the new epoch if END of the old one has yet to come by another path.
+Trees belong to :mod:`producers.brokers.ring_trees`, END itself to :mod:`producers.brokers.ring_endings`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from regraft.producers.brokers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, Effect, UnadvertiseRequest
-from regraft.producers.brokers.ring_messages import Register, RegisterAck, Unregister
-from regraft.producers.brokers.ring_parts import RingBroker, RingParts
-from regraft.producers.brokers.ring_tables import LocalPublisher, Registration, RingTables
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
+    AdvertiseRequest,
+    Effect,
+    Notification,
+    UnadvertiseRequest,
+)
+from regraft.producers.brokers.broker_state import PublisherRequest
+from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.ring_descent import TopicDescent
+from regraft.producers.brokers.ring_endings import TopicEndings
+from regraft.producers.brokers.ring_messages import (
+    AskEndPublisher,
+    EndPublisher,
+    ProbeBack,
+    PublisherMessage,
+    Register,
+    RegisterAck,
+    Unregister,
+)
+from regraft.producers.brokers.ring_paths import TopicPaths
+from regraft.producers.brokers.ring_tables import (
+    LocalPublisher,
+    Registration,
+    RingPlanUnderWay,
+    RingState,
+    RingTables,
+)
 from regraft.producers.brokers.ring_trees import TopicTrees, topic_of
 
 
 class TopicPublishers:
     """The publishers whose home this broker is, and those registered here, in all live epochs."""
 
-    def __init__(self, core: RingBroker, ring: RingParts, trees: TopicTrees) -> None:
-        self._core = core
-        self._ring = ring
-        self._trees = trees
-        self.broker = core.broker
-        self.here: dict[str, LocalPublisher] = {}
+    def __init__(self, state: RingState) -> None:
+        self._state = state
+        self._paths = TopicPaths(state)
+        self._descent = TopicDescent(state)
+        self._endings = TopicEndings(state)
+        self._trees = TopicTrees(state)
+        self.broker = state.broker
 
-    def advertise(self, request: AdvertiseRequest) -> list[Effect]:
+    def serve(self, request: PublisherRequest) -> list[Effect]:
+        """Handle a request of a local publisher."""
+        if isinstance(request, UnadvertiseRequest):
+            self._state.drop_postponed(request)
+            return self._unadvertise(request)
+        if not self._state.takes_clients:
+            return rejected(request)
+        if self._state.under_way is not None:
+            # A broker that drains an epoch must know all its publishers.
+            return self._state.postpone(request)
+        return self._advertise(request)
+
+    def serve_postponed(self) -> list[Effect]:
+        """Serve the postponed requests; those that must wait longer are kept again, in order."""
+        return [effect for request in self._state.take_postponed() for effect in self.serve(request)]
+
+    def accept(self, tables: RingTables, message: PublisherMessage) -> list[Effect]:
+        """Accept a message about a publisher that has reached its target."""
+        match message:
+            case Register():
+                return self.accept_registration(tables, message)
+            case RegisterAck():
+                return self.confirm_publisher(message.publisher, message.connection, tables.epoch)
+            case Unregister():
+                return self._accept_end_of_stay(tables, message)
+            case EndPublisher():
+                return self.accept_end_of_publisher(message)
+            case AskEndPublisher():
+                return self._endings.accept_publisher_end_request(message)
+
+    def _pass_on(self, tables: RingTables, message: PublisherMessage) -> list[Effect]:
+        """Send a message one hop towards its target, or accept it if this broker is the target."""
+        return (
+            self.accept(tables, message) if message.target == self.broker else self._paths.send_onward(tables, message)
+        )
+
+    def _accept_end_of_stay(self, tables: RingTables, message: Unregister) -> list[Effect]:
+        if self._paths.must_keep_at_root(message.topic, message):
+            return self._endings.keep_at_root(message.topic, message)  # Behind earlier publications.
+        return self._release_behind(message) + self.accept_unregistration(tables, message)
+
+    def _advertise(self, request: AdvertiseRequest) -> list[Effect]:
         """Accept a local publisher; it may publish once its rendezvous knows it."""
-        self.here[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
-        return self.register(self._core.tables[self._core.epoch], request.publisher)
+        self._state.here[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
+        return self.register(self._state.tables[self._state.epoch], request.publisher)
 
     def register(self, tables: RingTables, publisher: str) -> list[Effect]:
         """Send a local publisher's registration to its rendezvous in one epoch."""
-        local = self.here[publisher]
+        local = self._state.here[publisher]
         local.unconfirmed_epochs.add(tables.epoch)
         root = tables.rendezvous(local.topic)
         message = Register(tables.epoch, root, local.topic, publisher, local.connection, self.broker)
-        return self._ring.route_onward(tables, message)
+        return self._pass_on(tables, message)
 
     def accept_registration(self, tables: RingTables, message: Register) -> list[Effect]:
         """Note a publisher; if an earlier stay of it is still known, the new one waits for the end of that.
@@ -65,9 +132,9 @@ class TopicPublishers:
                     continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
                 self._trees.entered(other, message.topic, effects)
-            effects += self._ring.on_registered(tables, message)
+            effects += self._endings.on_registered(tables, message)
         ack = RegisterAck(tables.epoch, message.home, message.publisher, message.connection)
-        return effects + self._ring.route_onward(tables, ack)
+        return effects + self._pass_on(tables, ack)
 
     def _let_wait(self, tables: RingTables, message: Register) -> None:
         """Let a stay wait for the end of the earlier one, unless a later stay waits."""
@@ -77,7 +144,7 @@ class TopicPublishers:
 
     def confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
         """Note that an epoch's rendezvous knows a local publisher; let it publish once all live epochs' do."""
-        local = self.here.get(publisher)
+        local = self._state.here.get(publisher)
         if local is None or local.connection != connection:
             return []
         local.unconfirmed_epochs.discard(epoch)
@@ -93,33 +160,33 @@ class TopicPublishers:
         that may have published.
         """
         effects: list[Effect] = []
-        for publisher, local in sorted(self.here.items()):
-            if local.waits and epoch < self._core.epoch:
-                effects += self.register(self._core.tables[self._core.epoch], publisher)
+        for publisher, local in sorted(self._state.here.items()):
+            if local.waits and epoch < self._state.epoch:
+                effects += self.register(self._state.tables[self._state.epoch], publisher)
             if local.waits or epoch in local.unconfirmed_epochs:
                 local.waits = False
                 effects += self.confirm_publisher(publisher, local.connection, epoch)
         return effects
 
-    def unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
+    def _unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
         """Notify the rendezvous of every live epoch that a local publisher has ended."""
-        local = self.here.get(request.publisher)
+        local = self._state.here.get(request.publisher)
         if local is None or local.connection != request.connection:
             return []
-        del self.here[request.publisher]
+        del self._state.here[request.publisher]
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             root = tables.rendezvous(local.topic)
-            newest = max(self._core.tables)
+            newest = max(self._state.tables)
             message = Unregister(tables.epoch, root, local.topic, request.publisher, local.connection, newest)
-            effects += self._ring.route_onward(tables, message)
+            effects += self._pass_on(tables, message)
         return effects
 
     def accept_unregistration(self, tables: RingTables, message: Unregister) -> list[Effect]:
         """End a publisher's stay at its rendezvous; the next one under its name may begin."""
         topic, publisher = message.topic, message.publisher
         effects: list[Effect] = []
-        if tables.epoch > min(self._core.tables):
+        if tables.epoch > min(self._state.tables):
             tables.ended[topic, publisher] = max(message.connection, tables.ended.get((topic, publisher), -1))
         for other in self._from(tables, topic):
             publishers = other.registered.get(topic, {})
@@ -145,8 +212,8 @@ class TopicPublishers:
 
         A flush of the newer epoch is granted without them, and also releases subscriptions of the older one.
         """
-        newest = max(self._core.tables)
-        older = [one for one in self._core.epochs() if one.epoch < tables.epoch and not one.is_outside]
+        newest = max(self._state.tables)
+        older = [one for one in self._state.epochs() if one.epoch < tables.epoch and not one.is_outside]
         over = [
             Unregister(tables.epoch, self.broker, topic, publisher, known.connection, newest)
             for topic, publishers in sorted(tables.registered.items())
@@ -165,5 +232,84 @@ class TopicPublishers:
 
         The registrations of the later ones are derived from this one.
         """
-        later = [other for other in self._core.epochs() if other.epoch > tables.epoch]
+        later = [other for other in self._state.epochs() if other.epoch > tables.epoch]
         return [tables, *(other for other in later if other.rendezvous(topic) == self.broker)]
+
+    # --- what waits here, as the rendezvous, for END in the old epoch ------------------------------------------------
+
+    def end_publishers(self, under_way: RingPlanUnderWay) -> list[Effect]:
+        """Send END once for the local publishers whose END another broker needs; after a death, for all of them.
+
+        A broker that needs END may be unable to ask: its request takes paths of the new epoch, which a death may have
+        cut.
+        """
+        is_first, under_way.has_ended_publishing = not under_way.has_ended_publishing, True
+        has_deaths = any(self._state.tables[one].ended_behind for one in (under_way.epoch_from, under_way.epoch_to))
+        if not is_first and not has_deaths:
+            return []
+        old, effects = self._state.tables[under_way.epoch_from], list[Effect]()
+        for publisher, local in sorted(self._state.here.items()):
+            is_wanted = (
+                has_deaths
+                or publisher in under_way.requested_ends
+                or self._paths.end_goes_to_all(under_way, local.topic)
+            )
+            if is_wanted or self._paths.is_publisher_rerouted(under_way, local.topic, self.broker):
+                effects += self._endings.end_publisher(under_way, publisher)
+                if old.rendezvous(local.topic) == self.broker:
+                    effects += self._release_if_over(under_way, local.topic, publisher)
+        return effects
+
+    def accept_end_of_publisher(self, message: EndPublisher) -> list[Effect]:
+        """Release what a publisher has sent in the new epoch: nothing more of it follows in the old one."""
+        under_way = self._state.under_way
+        if under_way is None or message.epoch != under_way.epoch_from:
+            return []
+        under_way.publishers_over.add((message.topic, message.publisher, message.connection))
+        return self._release_if_over(under_way, message.topic, message.publisher)
+
+    def _release_if_over(self, under_way: RingPlanUnderWay, topic: str, publisher: str) -> list[Effect]:
+        """Release what waits for END of a publisher, unless that was of a later stay than the one still publishing."""
+        return [] if self._paths.waits_at_root(topic, publisher) else self._release_at_root(under_way, topic, publisher)
+
+    def _release_behind(self, message: Unregister) -> list[Effect]:
+        """Release what waits for a publisher that has left in the old epoch: nothing more of it follows there."""
+        under_way = self._state.under_way
+        if under_way is None or message.epoch != under_way.epoch_from:
+            return []
+        known = self._state.tables[under_way.epoch_from].registered.get(message.topic, {}).get(message.publisher)
+        if known is None or known.connection != message.connection:
+            return []  # It is about another stay than the known one, whose END may have come.
+        under_way.publishers_over.add((message.topic, message.publisher, message.connection))
+        return self._release_at_root(under_way, message.topic, message.publisher)
+
+    def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
+        """Release everything that waits at this rendezvous, even though END has not come."""
+        effects: list[Effect] = []
+        registered = self._state.tables[under_way.epoch_from].registered
+        for topic, publisher in list(under_way.waiting_at_root):
+            known = registered.get(topic, {}).get(publisher)
+            if known is not None:
+                under_way.publishers_over.add((topic, publisher, known.connection))
+            effects += self._release_at_root(under_way, topic, publisher)
+        return effects
+
+    def _release_at_root(self, under_way: RingPlanUnderWay, topic: str, publisher: str) -> list[Effect]:
+        """Release what waited for END of a publisher, in order."""
+        effects: list[Effect] = []
+        for message in under_way.waiting_at_root.pop((topic, publisher), ()):
+            if isinstance(message, Notification):
+                effects += self._descent.pass_down(self._state.tables[under_way.epoch_to], message)
+            elif isinstance(message, ProbeBack):
+                effects += self._trees.accept_of_flush(self._state.tables[under_way.epoch_to], message)
+            else:
+                effects += self._accept_end_of_stay(self._state.tables[under_way.epoch_to], message)
+        return effects
+
+    def release_ended_behind(self, tables: RingTables) -> list[Effect]:
+        """Release what waits for END of publishers that had to come over a dead broker: nothing more has crossed it."""
+        under_way, effects = self._state.under_way, list[Effect]()
+        if under_way is not None and tables.epoch == under_way.epoch_from:
+            for stay in [one for one in under_way.waiting_at_root if not self._paths.waits_at_root(*one)]:
+                effects += self._release_at_root(under_way, *stay)
+        return effects

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.brokers.epoch_change import PlanUnderWay
+from regraft.producers.brokers.broker_state import BrokerState, PlanUnderWay
 from regraft.producers.brokers.ring_messages import ProbeBack, Register, Unregister
+
+TOPIC = "topic"  # The attribute in which filters and notifications name their topic.
+RETIRED_KEPT_MAX = 16  # Retired epochs that may have messages in transit; older messages are dropped.
 
 FromPublisher = Notification | ProbeBack | Unregister
 
@@ -254,3 +257,41 @@ class RingTables:
 
     def _same_routes_since(self, older: RingTables) -> NDArray[np.bool_]:
         return self.configuration.same_routes_since(older.configuration, self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredRing:
+    """What a broker remembers of a retired epoch: its ring, and which brokers' lives ended before it or in it."""
+
+    epoch: int
+    configuration: RingConfiguration
+    lost: frozenset[str]
+    dead: frozenset[str]
+
+
+class RingState(BrokerState[RingTables, RingPlanUnderWay]):
+    """The state of one broker of a ring. All parts of it work on this; none of them has any other state."""
+
+    # The subscriptions of local users, by name. Invariant: each is in the entry of its topic in the tables of at least
+    # one live epoch; a user that moves has its subscriptions both at its old home and at its next one meanwhile.
+    locals: dict[str, TopicSubscription]
+
+    # The publishers at home here, by name. Invariant: one that ``may_publish`` is registered at the rendezvous of its
+    # topic in every live epoch; while a plan is under way none comes, and one that ends is gone at once.
+    here: dict[str, LocalPublisher]
+
+    # The epochs retired here lately, oldest first. Invariant: the last one is that before the oldest live epoch, if
+    # there is one, and no live epoch is among them.
+    retired: deque[RetiredRing]
+
+    # Whether a path has not changed since a retired epoch, by epoch, topic, broker and direction: a cache, cleared at
+    # each retirement.
+    unchanged: dict[tuple[int, str, str, bool], bool]
+
+    def begin_with(self, tables: RingTables) -> None:
+        """Hold these tables, and no other state of clients and neighbours."""
+        super().begin_with(tables)
+        self.locals = {}
+        self.here = {}
+        self.retired = deque(maxlen=RETIRED_KEPT_MAX)
+        self.unchanged = {}

@@ -25,10 +25,13 @@ from regraft.producers.brokers.broker_messages import (
     Send,
     SubscribeRequest,
 )
+from regraft.producers.brokers.broker_protocol import ProtocolError
 from regraft.producers.brokers.match_content import Filter, Operator
+from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import (
     AskFlush,
     EndTopic,
+    FlushMessage,
     GrantFlush,
     Join,
     JoinAck,
@@ -36,11 +39,10 @@ from regraft.producers.brokers.ring_messages import (
     Probe,
     ProbeBack,
 )
-from regraft.producers.brokers.ring_parts import RingBroker, RingParts
-from regraft.producers.brokers.ring_tables import RingTables, TopicEntry, TopicSubscription
-from regraft.producers.brokers.two_epochs import ProtocolError
+from regraft.producers.brokers.ring_paths import TopicPaths
+from regraft.producers.brokers.ring_tables import TOPIC, RingState, RingTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.switch_epochs import release_held
 
-TOPIC = "topic"  # The attribute in which filters and notifications name their topic.
 ENDED_KEPT_MAX = 10_000  # Bound if no flush comes back because a publisher's home or the rendezvous has died.
 
 
@@ -55,23 +57,23 @@ def topic_of(filter_: Filter) -> str:
 class TopicTrees:
     """The trees of all live epochs at one broker, and the subscriptions of its users."""
 
-    def __init__(self, core: RingBroker, ring: RingParts) -> None:
-        self._core = core
-        self._ring = ring
-        self.broker = core.broker
-        self.locals: dict[str, TopicSubscription] = {}
+    def __init__(self, state: RingState) -> None:
+        self._state = state
+        self._paths = TopicPaths(state)
+        self._endings = TopicEndings(state)
+        self.broker = state.broker
 
     @property
     def ended_count(self) -> int:
         """Number of ended subscriptions that wait for a flush."""
-        return sum(len(entry.ended_here) for tables in self._core.tables.values() for entry in tables.topics.values())
+        return sum(len(entry.ended_here) for tables in self._state.tables.values() for entry in tables.topics.values())
 
     def users_here(self) -> dict[str, int]:
         """Return the users at home here in the epoch that this broker stamps that have a subscription, with their stay.
 
         One that moves is at home at its next home once the broker stamps the newer epoch.
         """
-        plan, here = self._core.under_way, (one for one in self.locals.values() if not one.has_ended)
+        plan, here = self._state.under_way, (one for one in self._state.locals.values() if not one.has_ended)
         elsewhere = {} if plan is None else plan.leaving if plan.is_active else plan.arrived_users
         return {one.user: one.connection for one in here if elsewhere.get(one.user) != one.connection}
 
@@ -83,17 +85,30 @@ class TopicTrees:
         Raises ProtocolError if its name is already in use.
         """
         name, topic = request.subscription, topic_of(request.filter_)
-        if name in self.locals:
+        if name in self._state.locals:
             raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
-        epoch_max, issued = self._ring.epochs_for(request)
+        epoch_max, issued = self._epochs_for(request)
         # An older epoch without it must be retired first: then nothing for it is published there any more.
-        unconfirmed = {epoch for epoch in self._core.tables if epoch <= epoch_max}
+        unconfirmed = {epoch for epoch in self._state.tables if epoch <= epoch_max}
         local = TopicSubscription(name, request.client, request.connection, topic, unconfirmed)
-        self.locals[name] = local
+        self._state.locals[name] = local
         effects: list[Effect] = []
         for tables in issued:
             effects += self.issue(tables, local, now_ms)
         return effects
+
+    def _epochs_for(self, request: SubscribeRequest) -> tuple[int, list[RingTables]]:
+        """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued.
+
+        A user to be moved also sends the request to its next home, so here only the old epoch needs it. A broker that
+        stamps the new epoch takes no new place in the old one: it would have to wait for END there again.
+        """
+        under_way, epochs = self._state.under_way, self._state.epochs()
+        epoch_max = max(self._state.tables)
+        if under_way is not None and under_way.leaving.get(request.client) == request.connection:
+            epoch_max = under_way.epoch_from
+        epoch_min = self._state.epoch if under_way is not None and under_way.is_active else 0
+        return epoch_max, [tables for tables in epochs if epoch_min <= tables.epoch <= epoch_max]
 
     def issue(self, tables: RingTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
         """Add a subscription to an epoch's tree."""
@@ -101,23 +116,23 @@ class TopicTrees:
         entry = self.entered(tables, local.topic, effects)
         entry.subscriptions[local.subscription] = None
         entry.fresh.add(local.subscription)
-        return effects + self._ring.on_issued(tables, local) + self.settle(local.topic, now_ms)
+        return effects + self._endings.on_issued(tables, local) + self.settle(local.topic, now_ms)
 
     def cancel(self, request: CancelRequest) -> list[Effect]:
         """End a local subscription; it stays until everything owed to it has arrived."""
-        local = self.locals.get(request.subscription)
+        local = self._state.locals.get(request.subscription)
         if local is None or local.has_ended:
             return []
         local.has_ended = True
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             entry = tables.topics.get(local.topic)
             if entry is None or local.subscription not in entry.subscriptions:
                 continue
             if not local.is_confirmed:  # Nothing is owed to it.
                 entry.fresh.discard(local.subscription)
                 del entry.subscriptions[local.subscription]
-                effects += self._ring.on_flushed(tables, (local.subscription,))
+                effects += self._endings.on_flushed(tables, (local.subscription,))
             else:
                 entry.ended_here.add(local.subscription)
                 effects += self._drop_oldest_ended(entry)
@@ -137,19 +152,19 @@ class TopicTrees:
         """Forget the subscriptions that have ended and are no longer in a tree of any live epoch."""
         effects: list[Effect] = []
         for name in names:
-            local = self.locals.get(name)
+            local = self._state.locals.get(name)
             if local is None or not local.has_ended:
                 continue
-            entries = (tables.topics.get(local.topic) for tables in self._core.tables.values())
+            entries = (tables.topics.get(local.topic) for tables in self._state.tables.values())
             if not any(entry is not None and name in entry.subscriptions for entry in entries):
-                del self.locals[name]
+                del self._state.locals[name]
                 effects.append(Cancelled(name))
         return effects
 
     def settle(self, topic: str, now_ms: float) -> list[Effect]:
         """Notify children and local users that the path from the topic's rendezvous is complete, if it is."""
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             entry = tables.topics.get(topic)
             if entry is None or not entry.is_joined:
                 continue
@@ -157,7 +172,7 @@ class TopicTrees:
                 if self._holds_later(tables, topic, peer):
                     entry.waiting.discard(peer)
                     effects.append(Send(peer, JoinAck(tables.epoch, topic)))
-                    if entry.is_over and self._ring.passes_end(tables, entry, peer):
+                    if entry.is_over and self._paths.passes_end(tables, entry, peer):
                         effects.append(Send(peer, EndTopic(tables.epoch, topic)))
             fresh, entry.fresh = sorted(entry.fresh), set()
             effects += self.confirm(fresh, tables.epoch, now_ms)
@@ -165,7 +180,7 @@ class TopicTrees:
 
     def _holds_later(self, tables: RingTables, topic: str, peer: str) -> bool:
         """Return True if an acknowledgement to a child also holds in later epochs that derive its place."""
-        later = (other.topics.get(topic) for other in self._core.epochs() if other.epoch > tables.epoch)
+        later = (other.topics.get(topic) for other in self._state.epochs() if other.epoch > tables.epoch)
         return all(
             entry is None or entry.is_joined or peer not in entry.children or peer in entry.waiting for entry in later
         )
@@ -174,7 +189,7 @@ class TopicTrees:
         """Note that an epoch's tree is complete for these subscriptions; confirm those for which all epochs' are."""
         effects: list[Effect] = []
         for name in names:
-            local = self.locals.get(name)
+            local = self._state.locals.get(name)
             if local is None:
                 continue
             local.unconfirmed_epochs.discard(epoch)
@@ -196,7 +211,7 @@ class TopicTrees:
             entry = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_over)
             tables.topics[topic] = entry
             if parent is not None and not is_cut:
-                effects.append(Send(parent, Join(tables.epoch, topic, max(self._core.tables))))
+                effects.append(Send(parent, Join(tables.epoch, topic, max(self._state.tables))))
         return entry
 
     def accept_join(self, tables: RingTables, source: str, message: Join, now_ms: float) -> list[Effect]:
@@ -205,10 +220,10 @@ class TopicTrees:
         entry = self.entered(tables, message.topic, effects)
         entry.add_child(source, message.issued_max)
         entry.waiting.add(source)
-        for later in self._core.epochs():
+        for later in self._state.epochs():
             if later.epoch > message.issued_max and later.same_path(tables, message.topic, source):
                 self.entered(later, message.topic, effects).add_child(source, message.issued_max)
-        return effects + self._ring.on_joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
+        return effects + self._endings.on_joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
 
     def accept_join_ack(self, tables: RingTables, message: JoinAck, now_ms: float) -> list[Effect]:
         """Note that the path from the rendezvous is complete."""
@@ -216,12 +231,12 @@ class TopicTrees:
         if entry is None:
             return []
         entry.is_joined = True
-        for later in self._core.epochs():
+        for later in self._state.epochs():
             derived = later.topics.get(message.topic)
             if later.epoch > tables.epoch and derived is not None and derived.is_derived:
                 derived.is_joined = True
         effects = self.settle(message.topic, now_ms)
-        for other in self._core.epochs():
+        for other in self._state.epochs():
             joined = other.topics.get(message.topic)
             if joined is not None:
                 effects += self.consider_leaving(other, joined)
@@ -230,7 +245,7 @@ class TopicTrees:
     def accept_leave(self, tables: RingTables, source: str, message: Leave) -> list[Effect]:
         """Release a child, also in epochs that derived its place."""
         effects: list[Effect] = []
-        for other in self._core.epochs():
+        for other in self._state.epochs():
             if other is tables or other.epoch > message.issued_max:
                 entry = other.topics.get(message.topic)
                 if entry is not None:
@@ -257,8 +272,8 @@ class TopicTrees:
         epoch.)
         """
         effects: list[Effect] = []
-        issued_max = max(self._core.tables)
-        for later in self._core.epochs():
+        issued_max = max(self._state.tables)
+        for later in self._state.epochs():
             derived = later.topics.get(topic)
             if later.epoch <= tables.epoch or derived is None or not derived.is_derived:
                 continue
@@ -276,27 +291,47 @@ class TopicTrees:
             return []
         entry.flushing = frozenset(entry.ended_here)
         root = tables.rendezvous(entry.topic)
-        return self._ring.route_onward(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
+        return self._pass_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
 
     # --- flushes -----------------------------------------------------------------------------------------------------
+
+    def _pass_on(self, tables: RingTables, message: FlushMessage) -> list[Effect]:
+        """Send a message of a flush one hop towards its target, or accept it if this broker is the target."""
+        if message.target != self.broker:
+            return self._paths.send_onward(tables, message)
+        return self.accept_of_flush(tables, message)
+
+    def accept_of_flush(self, tables: RingTables, message: FlushMessage) -> list[Effect]:
+        """Accept a message of a flush that has reached its target."""
+        match message:
+            case AskFlush():
+                return self.begin_flush(tables, message)
+            case Probe():
+                return self.answer_probe(tables, message)
+            case ProbeBack() if self._paths.must_keep_at_root(message.topic, message):
+                return self._endings.keep_at_root(message.topic, message)  # Behind earlier publications.
+            case ProbeBack():
+                return self.accept_probe_back(tables, message)
+            case GrantFlush():
+                return self.end_flush(tables, message) + release_held(self._state, self._paths.must_hold)
 
     def begin_flush(self, tables: RingTables, message: AskFlush) -> list[Effect]:
         """Send a probe to every publisher of a topic, or grant the flush if it has none."""
         publishers = tables.registered.get(message.topic, {})
         if not publishers:
-            return self._ring.route_onward(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+            return self._pass_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
         tables.flushes[message.topic, message.asker] = set(publishers)
         effects: list[Effect] = []
         for publisher, known in sorted(publishers.items()):
             probe = Probe(tables.epoch, known.home, message.topic, publisher, message.asker)
-            effects += self._ring.route_onward(tables, probe)
+            effects += self._pass_on(tables, probe)
         return effects
 
     def answer_probe(self, tables: RingTables, message: Probe) -> list[Effect]:
         """Send a probe back behind its publisher's notifications."""
         root = tables.rendezvous(message.topic)
         back = ProbeBack(tables.epoch, root, message.topic, message.publisher, message.asker)
-        return self._ring.route_onward(tables, back)
+        return self._pass_on(tables, back)
 
     def accept_probe_back(self, tables: RingTables, message: ProbeBack) -> list[Effect]:
         """Note a returned probe; grant the flush if it is the last."""
@@ -308,7 +343,7 @@ class TopicTrees:
         if missing:
             return []
         del tables.flushes[key]
-        return self._ring.route_onward(tables, GrantFlush(tables.epoch, message.asker, message.topic))
+        return self._pass_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
 
     def end_flush(self, tables: RingTables, message: GrantFlush) -> list[Effect]:
         """Release the subscriptions that had ended when the flush was requested."""
@@ -319,5 +354,5 @@ class TopicTrees:
         for name in names:
             entry.subscriptions.pop(name, None)
             entry.ended_here.discard(name)
-        effects = self._ring.on_flushed(tables, names)
+        effects = self._endings.on_flushed(tables, names)
         return effects + self.forget_ended(names) + self.consider_leaving(tables, entry)

@@ -29,35 +29,39 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.content_moves import MovingSubscribers
 from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes
-from regraft.producers.brokers.scot_tables import ScotCore, ScotPlanUnderWay, ScotTables
+from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
+from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held
 from regraft.schemas.command import Command
 
 
 class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     """How the tables of one broker change. A :class:`producers.brokers.epoch_change.EpochChange`."""
 
-    def __init__(self, core: ScotCore, interests: ScotInterests) -> None:
-        super().__init__(core)
+    def __init__(self, state: ScotState, interests: ScotInterests) -> None:
+        super().__init__(state, interests)
         self._interests = interests
-        self.movers = MovingSubscribers(core, interests)
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 
     def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         for epoch, peer in sorted(deaths):
-            effects += self._interests.note_death(self._core.tables[epoch], peer)
+            effects += self._interests.note_death(self._state.tables[epoch], peer)
             if under_way is not None:
                 under_way.expected = {name: home for name, home in under_way.expected.items() if home != peer}
         effects += self.drop_stranded()
-        if under_way is not None and self._core.epoch == under_way.epoch_to:
+        if under_way is not None and self._state.epoch == under_way.epoch_to:
             effects += self._allow_orphans(under_way)
-        return effects + self._core.release_held() + self._core.drain(now_ms) + self._core.answer_prepare(now_ms)
+        return (
+            effects
+            + release_held(self._state, self.must_hold)
+            + drain(self._state, self, now_ms)
+            + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
+        )
 
     # --- what is held back -------------------------------------------------------------------------------------------
 
@@ -65,16 +69,16 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         """Return True if an older epoch may still bring earlier notifications, here or at an old home."""
         epoch_stamped = delivery.notification.epoch
         return self.movers.must_hold(delivery) or any(
-            self._core.epoch <= epoch or not tables.is_drained
-            for epoch, tables in self._core.tables.items()
+            self._state.epoch <= epoch or not tables.is_drained
+            for epoch, tables in self._state.tables.items()
             if epoch < epoch_stamped
         )
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def target_of(self, command: Command) -> OverlayConfiguration:
+    def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the overlay with places reassigned and regions relinked."""
-        present = self._core.tables[self._core.epoch].configuration
+        present = self._state.tables[self._state.epoch].configuration
         return present.replaced(
             command.epoch_to,
             command.id_moves,
@@ -88,9 +92,9 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         overlay = ScotConfiguration.of_install(command.epoch_to, command.id_moves, command.links_added)
         return ScotTables(self.broker, overlay, is_outside=True)
 
-    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
-        present = self._core.tables[self._core.epoch].configuration
+        present = self._state.tables[self._state.epoch].configuration
         for move in command.moves:
             if move.home_to not in target.brokers:
                 return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
@@ -106,25 +110,25 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             return reason_to_stay(here, command)
         return ""
 
-    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that all homes fill at once."""
         assert isinstance(target, ScotConfiguration)
-        core = self._core
+        state = self._state
         # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         homes = {
             one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
         }
-        older = core.tables[core.epoch]
+        older = state.tables[state.epoch]
         lost = requested_change(command, older.configuration).lost
         keeps = self._keeps_interest(command, older, target)
         tables = ScotTables(self.broker, target, lost=lost, continued=older if keeps else None)
         under_way = ScotPlanUnderWay(
             command.plan, command.epoch_from, command.epoch_to, moves, homes=homes, keeps_interest=keeps
         )
-        core.begin_plan(under_way, tables)
-        core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
-        for peer in core.lost_peers.intersection(tables.neighbours):
+        state.begin_plan(under_way, tables)
+        state.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
+        for peer in state.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         coming = {name: move.home_from for name, move in moves.items() if move.home_to == self.broker}
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
@@ -183,12 +187,12 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return self.pass_on(message)
 
     def _is_in(self, epoch: int, home: str) -> bool:
-        overlay = self._core.tables[epoch].configuration.neighbours
+        overlay = self._state.tables[epoch].configuration.neighbours
         return self.broker in overlay and home in overlay
 
     def pass_on(self, message: PublisherComes) -> list[Effect]:
         """Send an announcement one hop further."""
-        path = self._core.tables[message.epoch_of_path].configuration.static_route(self.broker, message.home)
+        path = self._state.tables[message.epoch_of_path].configuration.static_route(self.broker, message.home)
         return [Send(path[1], message)]
 
     def note_arrival(self, message: PublisherComes, now_ms: float) -> list[Effect]:
@@ -196,8 +200,8 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         if message.home != self.broker:
             epoch = message.epoch_of_path
             # A rival's plan for the same epoch may fit no overlay here; both plans will be aborted.
-            return self.pass_on(message) if epoch in self._core.tables and self._is_in(epoch, message.home) else []
-        under_way, tables, effects = self._core.under_way, self._core.tables[message.epoch], list[Effect]()
+            return self.pass_on(message) if epoch in self._state.tables and self._is_in(epoch, message.home) else []
+        under_way, tables, effects = self._state.under_way, self._state.tables[message.epoch], list[Effect]()
         if message.filter_ is not None:
             stay = message.publisher, message.filter_, message.connection
             effects += self._interests.host(tables, *stay, is_brought=True)
@@ -207,42 +211,36 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             del under_way.expected[message.publisher]
             if message.filter_ is not None:
                 under_way.waiting_for.add(message.publisher)
-        return effects + self._core.answer_prepare(now_ms)
+        return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
     def is_ready_to_switch(self, under_way: ScotPlanUnderWay) -> bool:
         """Return True if all homes' subscriptions and publishers are known in the new epoch."""
-        under_way.waiting_for = {name for name in under_way.waiting_for if self._is_awaited(under_way, name)}
-        return not under_way.waiting_for and not under_way.expected and self.movers.is_ready(under_way)
-
-    def _is_awaited(self, under_way: ScotPlanUnderWay, name: str) -> bool:
-        tables = self._core.tables[under_way.epoch_to]
-        entry, hosted = tables.entries.get(name), tables.hosted.get(name)
-        return (entry is not None and not entry.is_confirmed) or (hosted is not None and bool(hosted.awaited))
+        return self._interests.is_ready_to_switch(under_way)
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
     def advertise(self, request: AdvertiseRequest) -> list[Effect]:
         """Become the home of a publisher in all live epochs."""
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             effects += self._interests.host(tables, request.publisher, request.filter_, request.connection)
         return effects + self._interests.allow(request.publisher)
 
     def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Forget a publisher that has ended; if it is moving to another home, notify that."""
-        under_way, effects = self._core.under_way, self.note_leave(request, now_ms)
+        under_way, effects = self._state.under_way, self.note_leave(request, now_ms)
         self._interests.may_publish.discard((request.publisher, request.connection))
         if under_way is not None and under_way.announced.get(request.publisher) == request.connection:
             effects += self._announce(under_way, request.publisher, request.connection, None)
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             effects += self._interests.unhost(tables, request.publisher, request.connection)
-        return effects + self._core.answer_prepare(now_ms)
+        return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
     # --- switching and draining --------------------------------------------------------------------------------------
 
     def stays_to_move(self, under_way: ScotPlanUnderWay) -> dict[str, int]:
         """Return the stays, at home here, of the publishers that this broker has announced to their next homes."""
-        older, announced = self._core.tables[under_way.epoch_from], under_way.announced
+        older, announced = self._state.tables[under_way.epoch_from], under_way.announced
         here = {name: one.connection for name, one in sorted(older.hosted.items())}
         return {name: connection for name, connection in here.items() if announced.get(name) == connection}
 
@@ -259,24 +257,24 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
         All brokers were prepared, so their region knows them in the new epoch. A second confirmation does no harm.
         """
-        dead, moves = self._core.tables[under_way.epoch_from].dead, sorted(under_way.moves.items())
+        dead, moves = self._state.tables[under_way.epoch_from].dead, sorted(under_way.moves.items())
         orphans = [name for name, move in moves if move.home_to == self.broker and move.home_from in dead]
         stays = [stay for name in orphans if (stay := self._interests.stay_brought(name)) is not None]
         return [AdvertiseConfirmed(*stay) for stay in stays]
 
     def continue_drain(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Send the markers that are due."""
-        old = self._core.tables[under_way.epoch_from]
+        old = self._state.tables[under_way.epoch_from]
         return [Send(peer, FlowEnd(old.epoch, crossings)) for peer, crossings in old.ends_due()]
 
     def is_drained(self, under_way: ScotPlanUnderWay) -> bool:
         """Return True if nothing of the old epoch can arrive any more."""
-        return self._core.tables[under_way.epoch_from].is_drained
+        return self._state.tables[under_way.epoch_from].is_drained
 
     def note_flow_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
         """Note that a neighbour sends nothing more with this many crossings or fewer."""
         tables.ended[source] = max(tables.ended.get(source, 0), message.crossings + 1)
-        return self._core.drain(now_ms) + self._core.release_held()
+        return drain(self._state, self, now_ms) + release_held(self._state, self.must_hold)
 
     def finish_moves(self, under_way: ScotPlanUnderWay) -> None:
         """Stop holding back notifications for subscriptions that have moved here."""
@@ -286,12 +284,12 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         """Stop waiting for confirmations of the epoch; forget subscriptions whose home is elsewhere."""
         effects: list[Effect] = []
         if under_way is not None:
-            is_retired = gone.epoch < self._core.epoch
-            dead = self._core.tables[self._core.epoch].dead
+            is_retired = gone.epoch < self._state.epoch
+            dead = self._state.tables[self._state.epoch].dead
             effects += self.movers.drop_stranded(under_way, dead) if is_retired else []
             effects += self.movers.release(under_way.going if is_retired else under_way.arrived)
         for name, local in list(self._interests.locals.items()):
-            if local.has_ended and not any(name in tables.entries for tables in self._core.epochs()):
+            if local.has_ended and not any(name in tables.entries for tables in self._state.epochs()):
                 del self._interests.locals[name]
                 effects.append(Cancelled(name))
         effects += self._interests.leave_epoch(gone)

@@ -28,7 +28,8 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     Unsubscribe,
 )
-from regraft.producers.brokers.content_moves import LocalSubscription, subscribers_here
+from regraft.producers.brokers.broker_protocol import ProtocolError
+from regraft.producers.brokers.content_moves import LocalSubscription, are_ready, subscribers_here
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.scot_messages import VectorAck, VectorBit
 from regraft.producers.brokers.scot_tables import (
@@ -36,11 +37,12 @@ from regraft.producers.brokers.scot_tables import (
     Entry,
     Hosted,
     Remote,
-    ScotCore,
+    ScotPlanUnderWay,
+    ScotState,
     ScotTables,
     Stay,
 )
-from regraft.producers.brokers.two_epochs import ProtocolError
+from regraft.producers.brokers.switch_epochs import answer_prepare
 
 LINGER_MS = 30_000.0  # Ended subscriptions are served this long: longer than any path over congested links takes.
 
@@ -48,9 +50,9 @@ LINGER_MS = 30_000.0  # Ended subscriptions are served this long: longer than an
 class ScotInterests:
     """Subscriptions and publishers in the tables of all live epochs, and the local clients across them."""
 
-    def __init__(self, core: ScotCore) -> None:
-        self._core = core
-        self.broker = core.broker
+    def __init__(self, state: ScotState) -> None:
+        self._state = state
+        self.broker = state.broker
         self.locals: dict[str, LocalSubscription] = {}
         self.may_publish: set[Stay] = set()  # Local publishers that know they may.
         self._ended: deque[tuple[float, str]] = deque()
@@ -62,11 +64,11 @@ class ScotInterests:
 
     def clients_here(self) -> dict[str, int]:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
-        return subscribers_here(self.locals, self._core.under_way) | self.publishers_here()
+        return subscribers_here(self.locals, self._state.under_way) | self.publishers_here()
 
     def publishers_here(self) -> dict[str, int]:
         """Return the publishers whose home this broker is in the epoch that it stamps, or will be."""
-        live = [tables for tables in self._core.epochs() if tables.epoch >= self._core.epoch]
+        live = [tables for tables in self._state.epochs() if tables.epoch >= self._state.epoch]
         return {name: one.connection for tables in live for name, one in tables.hosted.items()}
 
     # --- local subscriptions -----------------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ class ScotInterests:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
         name, epoch = request.subscription, tables.epoch
         self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_arrived=True)
-        return self.issue(tables, name, request.filter_) + self._core.answer_prepare(now_ms)
+        return self.issue(tables, name, request.filter_) + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
     def issue(self, tables: ScotTables, name: str, filter_: Filter) -> list[Effect]:
         """Announce a local subscription in the cluster of an epoch."""
@@ -103,13 +105,13 @@ class ScotInterests:
             return []
         local.has_ended = True
         self._ended.append((now_ms, request.subscription))
-        return self._core.answer_prepare(now_ms)
+        return answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
     def _cancel_early(self, request: CancelRequest) -> list[Effect]:
         """End a subscription behind its ArriveRequest, which is kept here until its epoch is prepared."""
-        for epoch, kept in self._core.early:
+        for epoch, _, kept in self._state.early:
             if isinstance(kept, ArriveRequest) and kept.subscription == request.subscription:
-                return self._core.keep_early(epoch, None, request)
+                return self._state.keep_early(epoch, None, request)
         return []
 
     def release_ended(self, now_ms: float) -> list[Effect]:
@@ -192,11 +194,11 @@ class ScotInterests:
 
     def _interests(self) -> list[ScotTables]:
         """Return tables of all live epochs, but only one of those that have the same subscriptions, oldest first."""
-        return list({tables.interest: tables for tables in self._core.epochs()}.values())
+        return list({tables.interest: tables for tables in self._state.epochs()}.values())
 
     def _epochs_with(self, tables: ScotTables) -> list[ScotTables]:
         """Return the tables of all live epochs that have these subscriptions, oldest first."""
-        return [one for one in self._core.epochs() if one.interest == tables.interest]
+        return [one for one in self._state.epochs() if one.interest == tables.interest]
 
     # --- publishers at home here -------------------------------------------------------------------------------------
 
@@ -238,7 +240,7 @@ class ScotInterests:
 
     def allow(self, publisher: str) -> list[Effect]:
         """Let a publisher publish, once, when its region knows it in all live epochs in which it is at home here."""
-        hosted = [one for tables in self._core.epochs() if (one := tables.hosted.get(publisher)) is not None]
+        hosted = [one for tables in self._state.epochs() if (one := tables.hosted.get(publisher)) is not None]
         if not hosted or any(one.awaited for one in hosted):
             return []
         stay = publisher, hosted[-1].connection
@@ -252,17 +254,17 @@ class ScotInterests:
 
         An earlier stay here may have ended without this broker knowing yet.
         """
-        older, newer = self._core.epochs()[0].hosted.get(publisher), self._core.epochs()[-1].hosted.get(publisher)
+        older, newer = self._state.epochs()[0].hosted.get(publisher), self._state.epochs()[-1].hosted.get(publisher)
         is_brought = newer is not None and (older is None or older.connection != newer.connection)
         return (publisher, newer.connection) if newer is not None and is_brought else None
 
     def forget_departed(self) -> None:
         """Forget the permissions of publishers that are no longer at home here."""
-        here = {(name, one.connection) for tables in self._core.epochs() for name, one in tables.hosted.items()}
+        here = {(name, one.connection) for tables in self._state.epochs() for name, one in tables.hosted.items()}
         self.may_publish &= here
 
     def _moves(self) -> set[str]:
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         return set() if under_way is None else set(under_way.moves)
 
     def set_bit(self, tables: ScotTables, source: str, message: VectorBit) -> list[Effect]:
@@ -312,6 +314,18 @@ class ScotInterests:
                 entry.awaited_bits.discard((tables.epoch, stay))
                 effects += self.acknowledge(tables, name)
         return effects
+
+    # --- preparing ---------------------------------------------------------------------------------------------------
+
+    def is_ready_to_switch(self, under_way: ScotPlanUnderWay) -> bool:
+        """Return True if all homes' subscriptions and publishers are known in the new epoch."""
+        under_way.waiting_for = {name for name in under_way.waiting_for if self._is_awaited(under_way, name)}
+        return not under_way.waiting_for and not under_way.expected and are_ready(self.locals, under_way)
+
+    def _is_awaited(self, under_way: ScotPlanUnderWay, name: str) -> bool:
+        tables = self._state.tables[under_way.epoch_to]
+        entry, hosted = tables.entries.get(name), tables.hosted.get(name)
+        return (entry is not None and not entry.is_confirmed) or (hosted is not None and bool(hosted.awaited))
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from regraft.overlay.link_congestion import PRODUCT, CongestionRule, QueueWindow
 from regraft.overlay.scot.cluster_index_vectors import clusters_of, vector_of, without
@@ -22,6 +22,8 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ArriveRequest,
     CancelRequest,
+    ClientRequest,
+    ControlMessage,
     Deliver,
     Dropped,
     Effect,
@@ -37,13 +39,16 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
     Unsubscribe,
 )
+from regraft.producers.brokers.broker_protocol import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError
+from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.scot_change import ScotChange
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes, VectorAck, VectorBit
-from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotTables
+from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotState, ScotTables
+from regraft.producers.brokers.switch_epochs import answer_prepare, deliver_or_hold
 from regraft.producers.brokers.tree_routing import NOT_ADVERTISED
-from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 Copies = list[tuple[str, int]]
 
@@ -75,12 +80,30 @@ def copies(
     return [*found, (region[least], without(vector, least))]
 
 
-class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
-    """The protocol state of one broker.
+class LinkLoads:
+    """The links of one broker as it measures them, and whether it sends notifications around the congested ones.
 
     ``rule`` decides when a link is congested; with ``is_dynamic``, notifications go around such links. ``diverted``
     counts the clusters that were left to a broker other than the one static routing chooses.
     """
+
+    def __init__(self, rule: CongestionRule) -> None:
+        self.rule = rule
+        self.is_dynamic = True
+        self.diverted = 0
+        self.loads: dict[str, float] = {}
+        self.hot: frozenset[str] = frozenset()
+
+    def observe(self, windows: Mapping[str, QueueWindow]) -> None:
+        """Note the measurements of all links' queues in the last window, by neighbour."""
+        self.loads = {peer: self.rule.measure(window) for peer, window in windows.items()}
+        self.hot = frozenset(
+            peer for peer, load in self.loads.items() if self.rule.is_above(load, was=peer in self.hot)
+        )
+
+
+class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
+    """The protocol core of one broker, with the measurements of its links."""
 
     def __init__(
         self,
@@ -91,20 +114,9 @@ class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
         *,
         is_outside: bool = False,
     ) -> None:
-        self.rule = rule
-        self.is_dynamic = True
-        self.diverted = 0
-        self.loads: dict[str, float] = {}
-        self.hot: frozenset[str] = frozenset()
-        tables = ScotTables(broker, configuration, is_outside=is_outside)
-        super().__init__(broker, tables, boot_ms, ScotRouting)
-
-    def observe_links(self, windows: Mapping[str, QueueWindow]) -> None:
-        """Note the measurements of all links' queues in the last window, by neighbour."""
-        self.loads = {peer: self.rule.measure(window) for peer, window in windows.items()}
-        self.hot = frozenset(
-            peer for peer, load in self.loads.items() if self.rule.is_above(load, was=peer in self.hot)
-        )
+        self.links = LinkLoads(rule)
+        state: ScotState = BrokerState(broker, ScotTables(broker, configuration, is_outside=is_outside))
+        super().__init__(state, boot_ms, partial(ScotRouting, state, self.links))
 
 
 class ScotRouting:
@@ -112,12 +124,12 @@ class ScotRouting:
 
     covered_forwards = 0
 
-    def __init__(self, core: TwoEpochBroker[ScotTables, ScotPlanUnderWay]) -> None:
-        assert isinstance(core, ScotBroker)
-        self._core = core
-        self.broker = core.broker
-        self.interests = ScotInterests(core)
-        self.change = ScotChange(core, self.interests)
+    def __init__(self, state: ScotState, links: LinkLoads) -> None:
+        self._state = state
+        self._links = links
+        self.broker = state.broker
+        self.interests = ScotInterests(state)
+        self.change = ScotChange(state, self.interests)
 
     @property
     def ended_count(self) -> int:
@@ -138,12 +150,12 @@ class ScotRouting:
         """Pass a notification on in the cluster and to the clusters that it must serve, and hand it over here."""
         effects: list[Effect] = []
         if source is None:
-            host = self._core.tables[self._core.epoch].host_of(notification.publisher)
+            host = self._state.tables[self._state.epoch].host_of(notification.publisher)
             if host is None:
                 return [Dropped(notification, NOT_ADVERTISED)]
-            notification = replace(notification, epoch=self._core.epoch, vector=host.vector)
+            notification = replace(notification, epoch=self._state.epoch, vector=host.vector)
             effects.append(Published(notification))
-        tables = self._core.tables.get(notification.epoch)
+        tables = self._state.tables.get(notification.epoch)
         if tables is None:
             return [Dropped(notification, EPOCH_UNKNOWN)]
         if source in tables.dead:
@@ -156,7 +168,7 @@ class ScotRouting:
             wanted, known = tables.index.keys_for(notification.content, LOCAL), self.interests.locals
             confirmed = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
             for part in self.change.movers.split_moved(confirmed):
-                self._core.deliver_or_hold(Deliver(notification, part), effects)
+                deliver_or_hold(self._state, self.change.must_hold, Deliver(notification, part), effects)
         return effects
 
     def _send_copies(
@@ -167,20 +179,20 @@ class ScotRouting:
         within: set[str],
         effects: list[Effect],
     ) -> None:
-        core = self._core
+        links = self._links
         # Static routing crosses between clusters only at the publisher's home.
         is_crossed = notification.is_detour or source is not None
-        hot, loads = (core.hot, core.loads) if core.is_dynamic else (frozenset[str](), {})
+        hot, loads = (links.hot, links.loads) if links.is_dynamic else (frozenset[str](), {})
         for peer, left in copies(within, tables.region, notification.vector, hot, loads):
             is_detour = notification.is_detour if peer in within else is_crossed
             effects.append(Send(peer, replace(notification, vector=left, is_detour=is_detour)))
-            core.diverted += left.bit_count()
+            links.diverted += left.bit_count()
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
-    def serve(self, request: Any, now_ms: float) -> list[Effect]:
+    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
-        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
+        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._state.takes_clients:
             return rejected(request)
         match request:
             case SubscribeRequest():
@@ -196,29 +208,31 @@ class ScotRouting:
             case ArriveRequest():
                 return self.change.movers.arrive(request, now_ms)
             case ReadyRequest():
-                return self.change.movers.note_ready(request, now_ms)
+                return self.change.note_ready(request, now_ms)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
-    def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
+    def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
         """Handle a control message from a neighbour."""
         tables = self._tables_of(message)
         if tables is None:
-            return self._core.keep_early(message.epoch, source, message)
+            return self._state.keep_early(message.epoch, source, message)
         if isinstance(message, PublisherComes):
             return self.change.note_arrival(message, now_ms)
         if source in tables.dead or tables.is_outside:
             return []
         if isinstance(message, FlowEnd):
             return self.change.note_flow_end(tables, source, message, now_ms)
-        return self._learn(tables, source, message) + self._core.answer_prepare(now_ms)
+        return self._learn(tables, source, message) + answer_prepare(
+            self._state, self.change.is_ready_to_switch, now_ms
+        )
 
-    def _tables_of(self, message: Any) -> ScotTables | None:
+    def _tables_of(self, message: ControlMessage) -> ScotTables | None:
         """Return the oldest live tables that a message is about, or None."""
         if not isinstance(message, Subscribe | SubscribeAck | Unsubscribe):
-            return self._core.tables.get(message.epoch)
-        return next((one for one in self._core.epochs() if one.interest == message.epoch), None)
+            return self._state.tables.get(message.epoch)
+        return next((one for one in self._state.epochs() if one.interest == message.epoch), None)
 
-    def _learn(self, tables: ScotTables, source: str, message: Any) -> list[Effect]:
+    def _learn(self, tables: ScotTables, source: str, message: ControlMessage) -> list[Effect]:
         interests = self.interests
         match message:
             case Subscribe(_, subscription, home, filter_):

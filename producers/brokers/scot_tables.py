@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.content_moves import ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
 Stay = tuple[str, int]  # A publisher and the number of its stay.
@@ -172,4 +172,4 @@ class ScotTables:
             one.awaited.discard(peer)
 
 
-ScotCore = TwoEpochBroker[ScotTables, ScotPlanUnderWay]
+ScotState = BrokerState[ScotTables, ScotPlanUnderWay]

@@ -30,37 +30,36 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
+from regraft.producers.brokers.broker_state import PublisherRequest
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.content_moves import MovingSubscribers
-from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
+from regraft.producers.brokers.epoch_change import reason_to_stay, rejected, requested_change
+from regraft.producers.brokers.switch_epochs import drain, release_held
 from regraft.producers.brokers.tree_interests import TreeInterests
-from regraft.producers.brokers.tree_publishers import TreeBroker
-from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
+from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
 from regraft.schemas.command import Command
 
 
 class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     """How the tables of one broker of a tree change. A :class:`producers.brokers.epoch_change.EpochChange`."""
 
-    def __init__(self, core: TreeBroker, interests: TreeInterests) -> None:
-        super().__init__(core)
+    def __init__(self, state: TreeState, interests: TreeInterests) -> None:
+        super().__init__(state, interests)
         self._interests = interests
-        self.movers = MovingSubscribers(core, interests)
 
     def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
         """Treat the flows of the dead as ended, and wait for none of their answers; ``deaths``: epoch and broker."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         for epoch, peer in deaths:
-            self._core.tables[epoch].lose_peer(peer)
+            self._state.tables[epoch].lose_peer(peer)
             for known in self._interests.advertisements.values():
                 known.unanswered.discard(peer)
             if under_way is not None and epoch == under_way.epoch_to:
                 under_way.unacknowledged = {one for one in under_way.unacknowledged if one[0] != peer}
         effects = self.drop_stranded()
-        effects += self._interests.forget_dead_homes() + self._core.serve_postponed(now_ms)
-        names = {name for tables in self._core.tables.values() for name in tables.entries}
+        effects += self._interests.forget_dead_homes() + self.serve_postponed(now_ms)
+        names = {name for tables in self._state.tables.values() for name in tables.entries}
         effects += self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
-        return effects + self._core.release_held() + self._core.drain(now_ms)
+        return effects + release_held(self._state, self.must_hold) + drain(self._state, self, now_ms)
 
     # --- what is held back -------------------------------------------------------------------------------------------
 
@@ -69,31 +68,31 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         notification = delivery.notification
         return self.movers.must_hold(delivery) or any(
             not self.flow_has_ended(tables, notification)
-            for epoch, tables in self._core.tables.items()
+            for epoch, tables in self._state.tables.items()
             if epoch < notification.epoch
         )
 
     def flow_has_ended(self, tables: RoutingTables, notification: Notification) -> bool:
         """Return True if everything that an older epoch may bring before a notification has arrived."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         move = None if under_way is None else under_way.moves.get(notification.publisher)
-        newest = self._core.tables[max(self._core.tables)]
+        newest = self._state.tables[max(self._state.tables)]
         if (
             under_way is not None
             and under_way.lost
             and (move is not None or notification.home not in newest.same_path_to)
         ):
             # An earlier stay of its publisher, at any home, may have ended unnoticed behind the lost brokers.
-            return tables.is_drained and self._core.epoch > tables.epoch
+            return tables.is_drained and self._state.epoch > tables.epoch
         if under_way is not None and move is None and notification.home in newest.same_path_to:
             return True  # Both epochs take the same links, which keep order.
         home = notification.home if move is None else move.home_from
         # The home itself has stamped everything of an epoch that it has left.
-        return self._core.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
+        return self._state.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that hold whatever can be derived from the present ones."""
         assert isinstance(target, TreeConfiguration)
         # A client whose home is lost reconnects by itself, in a new stay.
@@ -103,11 +102,11 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         homes = {
             one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
         }
-        older = self._core.tables[self._core.epoch]
+        older = self._state.tables[self._state.epoch]
         lost = requested_change(command, older.configuration).lost
         tables = RoutingTables(self.broker, target, older.configuration, moved, left, emptied=homes, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
-        self._core.begin_plan(under_way, tables)
+        self._state.begin_plan(under_way, tables)
         under_way.lost, under_way.announces = lost, bool(lost or command.brokers_joined or command.brokers_left)
         if under_way.announces:
             under_way.near = older.reached_without(lost)
@@ -115,17 +114,17 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             tables.unsure = tables.fresh
         if lost:
             under_way.doubtful = older.unsure & tables.shared
-        self._core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
-        for peer in self._core.lost_peers.intersection(tables.neighbours):
+        self._state.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
+        for peer in self._state.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
         effects += self.movers.notify_leaving(under_way)
         under_way.waiting_for = {
-            name for name in {*tables.entries, *self._own_unconfirmed()} if not self.is_ready(name)
+            name for name in {*tables.entries, *self._interests.own_unconfirmed()} if not self._interests.is_ready(name)
         }
         return effects
 
-    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
         for move in command.moves:
             # A publisher that has left meanwhile does not matter; one at another home would be cut off.
@@ -144,9 +143,9 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             return reason_to_stay(here, command)
         return ""
 
-    def target_of(self, command: Command) -> OverlayConfiguration:
+    def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the tree with the links exchanged and with the brokers that join or leave."""
-        present = self._core.tables[self._core.epoch].configuration
+        present = self._state.tables[self._state.epoch].configuration
         return present.replaced(
             command.epoch_to,
             [link(a, b) for a, b in command.links_removed],
@@ -159,39 +158,20 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         tree = TreeConfiguration.of(command.epoch_to, command.brokers_joined, command.links_added)
         return RoutingTables(self.broker, tree, is_outside=True)
 
-    def _own_unconfirmed(self) -> set[str]:
-        """Return the unconfirmed publishers that only this broker awaits: local ones, and those the dead announced."""
-        dead = self._core.tables[self._core.epoch].dead
-        known = self._interests.unconfirmed_advertisements
-        return {name for name, one in known.items() if one.announcer == LOCAL or one.announcer in dead}
-
-    def is_ready(self, name: str) -> bool:
-        """Return True if a subscription or publisher no longer keeps this broker from being prepared."""
-        if name in self._interests.unconfirmed_advertisements:
-            return False
-        local = self._interests.locals.get(name)
-        if local is not None and not local.is_confirmed and not local.has_ended:
-            return False
-        return self._interests.is_settled(name, max(self._core.tables))
-
     def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if no subscription or publisher keeps this broker from being prepared."""
-        if under_way.awaited and not self.is_ready(under_way.awaited):
-            return False  # There may be thousands, and this runs for each message.
-        under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
-        under_way.awaited = min(under_way.waiting_for, default="")
-        return not under_way.waiting_for and not under_way.unacknowledged and self.movers.is_ready(under_way)
+        return self._interests.is_ready_to_switch(under_way)
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
-    def advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
+    def _advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
         """Advertise a local publisher, or postpone that until the transition and its earlier stay here are over.
 
         A broker that learns of a publisher must still hold the tables it derived the next ones from.
         """
-        if self._core.under_way is not None or request.publisher in self._interests.advertisements:
-            return self._core.postpone(request)
-        message = Advertise(self._core.epoch, request.publisher, request.connection, self.broker, request.filter_)
+        if self._state.under_way is not None or request.publisher in self._interests.advertisements:
+            return self._state.postpone(request)
+        message = Advertise(self._state.epoch, request.publisher, request.connection, self.broker, request.filter_)
         return self._interests.learn_advertisement(LOCAL, message) + self._interests.settle((), now_ms)
 
     def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
@@ -200,16 +180,27 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         The end must follow the publisher's last notifications over the same tree, and reach all brokers before that
         epoch is retired: END of this broker must follow it. A stay that ends before it was advertised leaves no trace.
         """
-        if self._core.is_postponed(request):
+        if self._state.is_postponed(request):
             return []  # It has already been dropped.
-        if self._core.drop_postponed(request):
+        if self._state.drop_postponed(request):
             return []
-        if self._core.under_way is not None and self._core.under_way.is_active:
-            return self._core.postpone(request)
-        end = Unadvertise(self._core.epoch, request.publisher, request.connection)
+        if self._state.under_way is not None and self._state.under_way.is_active:
+            return self._state.postpone(request)
+        end = Unadvertise(self._state.epoch, request.publisher, request.connection)
         switched = self.note_leave(request, now_ms)  # Behind the end, or END would overtake that.
-        effects = self._interests.forget_advertisement(LOCAL, end) + switched + self._core.serve_postponed(now_ms)
+        effects = self._interests.forget_advertisement(LOCAL, end) + switched + self.serve_postponed(now_ms)
         return effects + self._interests.settle((), now_ms)
+
+    def serve_postponed(self, now_ms: float) -> list[Effect]:
+        """Serve the postponed requests; those that must wait longer are kept again, in order."""
+        waiting = self._state.take_postponed()
+        return [effect for request in waiting for effect in self.serve_publisher(request, now_ms)]
+
+    def serve_publisher(self, request: PublisherRequest, now_ms: float) -> list[Effect]:
+        """Handle a request of a local publisher."""
+        if isinstance(request, UnadvertiseRequest):
+            return self.unadvertise(request, now_ms)
+        return self._advertise(request, now_ms) if self._state.takes_clients else rejected(request)
 
     # --- switching and draining --------------------------------------------------------------------------------------
 
@@ -221,7 +212,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     def is_drained(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if END has come over every old link."""
-        return self._core.tables[under_way.epoch_from].is_drained
+        return self._state.tables[under_way.epoch_from].is_drained
 
     def take_over_clients(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Notify the clients that have moved here that this is their home: publishers may publish here."""
@@ -231,7 +222,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     def _stays_brought(self, under_way: TreePlanUnderWay) -> list[tuple[str, int]]:
         """Return the stays of the publishers that have moved here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
-        known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
+        known, tables = self._interests.advertisements, self._state.tables[under_way.epoch_to]
         here = [name for name in coming if name in known and self._interests.home_in(tables, name) == self.broker]
         return [(name, known[name].connection) for name in here]
 
@@ -246,7 +237,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     def continue_drain(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link for which END has come over all others."""
-        old = self._core.tables[under_way.epoch_from]
+        old = self._state.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for peer in old.neighbours:
             if peer not in old.ends_sent and set(old.neighbours) - {peer} <= old.ends_received:
@@ -254,9 +245,14 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
                 effects.append(Send(peer, End(old.epoch)))
         return effects
 
+    def note_end(self, tables: RoutingTables, source: str, now_ms: float) -> list[Effect]:
+        """Note END of a neighbour: nothing more of this epoch comes from it."""
+        tables.ends_received.add(source)
+        return release_held(self._state, self.must_hold) + drain(self._state, self, now_ms)
+
     def finish_moves(self, under_way: TreePlanUnderWay) -> None:
         """Record the new homes of moved publishers; stop holding back notifications for moved subscriptions."""
-        tables = self._core.tables[under_way.epoch_to]
+        tables = self._state.tables[under_way.epoch_to]
         self._interests.repairs.find_ended()
         for publisher, known in self._interests.advertisements.items():
             known.home = self._interests.home_in(tables, publisher)
@@ -268,18 +264,18 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         """Settle what waited for the epoch, and serve postponed requests."""
         names = sorted(gone.entries)
         repairs, sent = self._interests.repairs, list[Effect]()
-        if under_way is not None and gone.epoch > self._core.epoch:
+        if under_way is not None and gone.epoch > self._state.epoch:
             sent = repairs.abort(gone, under_way) + self.movers.release(under_way.arrived)
         elif under_way is not None and gone.dead:
             sent = self._ask_again(under_way)
-        if under_way is not None and gone.epoch < self._core.epoch:
-            sent += self.movers.drop_stranded(under_way, self._core.tables[self._core.epoch].dead)
+        if under_way is not None and gone.epoch < self._state.epoch:
+            sent += self.movers.drop_stranded(under_way, self._state.tables[self._state.epoch].dead)
             sent += self.movers.release(under_way.going)
         effects = sent + repairs.forget_ended() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
-        if not self._core.takes_clients:
+        if not self._state.takes_clients:
             self._interests.forget_publishers()
-        return effects + self._core.serve_postponed(now_ms)
+        return effects + self.serve_postponed(now_ms)
 
     def is_of_plan(self, message: Message, under_way: TreePlanUnderWay) -> bool:
         """Return True for END and for messages that build the new tables."""

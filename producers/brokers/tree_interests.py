@@ -25,22 +25,25 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.content_moves import LocalSubscription, subscribers_here
-from regraft.producers.brokers.tree_publishers import TreeBroker, TreePublishers
+from regraft.producers.brokers.broker_protocol import ProtocolError
+from regraft.producers.brokers.content_moves import LocalSubscription, are_ready, subscribers_here
+from regraft.producers.brokers.switch_epochs import answer_prepare
+from regraft.producers.brokers.tree_publishers import TreePublishers
 from regraft.producers.brokers.tree_tables import (
     LOCAL,
     Advertisement,
     Entry,
     RoutingTables,
+    TreePlanUnderWay,
+    TreeState,
 )
-from regraft.producers.brokers.two_epochs import ProtocolError
 
 
 class TreeInterests(TreePublishers):
     """Subscriptions and advertisements in the tables of all live epochs, and the messages that build these."""
 
-    def __init__(self, core: TreeBroker) -> None:
-        super().__init__(core)
+    def __init__(self, state: TreeState) -> None:
+        super().__init__(state)
         self.locals: dict[str, LocalSubscription] = {}
         self.covered_forwards = 0
 
@@ -59,18 +62,18 @@ class TreeInterests(TreePublishers):
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._state.tables))
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             matching = self._matching(tables, request.filter_)
-            entry = Entry(name, self.broker, request.filter_, LOCAL, matching, max(self._core.tables))
+            entry = Entry(name, self.broker, request.filter_, LOCAL, matching, max(self._state.tables))
             tables.install(entry)
             effects += self._forward(tables, entry)
         return effects + self.settle((name,), now_ms)
 
     def clients_here(self) -> dict[str, int]:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
-        return self.publishers_here() | subscribers_here(self.locals, self._core.under_way)
+        return self.publishers_here() | subscribers_here(self.locals, self._state.under_way)
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Begin to release a local client's subscription; do nothing if it has already ended."""
@@ -82,16 +85,16 @@ class TreeInterests(TreePublishers):
             return []
         local.has_ended = True
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             if tables.is_home_of(name):
                 effects += self._begin_leaving(tables, name)
         return effects + self.settle((name,), now_ms)
 
     def _cancel_early(self, request: CancelRequest) -> list[Effect]:
         """End a subscription behind its ArriveRequest, which is kept here until its epoch is prepared."""
-        for epoch, kept in self._core.early:
+        for epoch, _, kept in self._state.early:
             if isinstance(kept, ArriveRequest) and kept.subscription == request.subscription:
-                return self._core.keep_early(epoch, None, request)
+                return self._state.keep_early(epoch, None, request)
         return []
 
     def issue_arrived(self, tables: RoutingTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
@@ -113,7 +116,7 @@ class TreeInterests(TreePublishers):
         """
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
-        is_in_force = tables.epoch <= self._core.epoch  # Before, a neighbour may hold a rival's plan.
+        is_in_force = tables.epoch <= self._state.epoch  # Before, a neighbour may hold a rival's plan.
         if entry is not None and entry.leaving and entry.towards == source and is_in_force:
             raise ProtocolError(f"{self.broker} got {message.subscription} again before {source} knew it was released")
         if entry is None:
@@ -138,7 +141,7 @@ class TreeInterests(TreePublishers):
         entry = tables.entries.get(message.subscription)
         if entry is None:
             return [Send(source, UnsubscribeAck(tables.epoch, message.subscription))]
-        for other in self._core.epochs():
+        for other in self._state.epochs():
             is_derived = other.epoch > tables.epoch and entry.home in other.same_path_to and not other.is_moved(entry)
             if other is tables or is_derived:
                 effects += self._begin_leaving(other, message.subscription)
@@ -205,12 +208,12 @@ class TreeInterests(TreePublishers):
                 else:
                     ack = AdvertiseAck(known.epoch, known.publisher, known.connection)
                     effects.append(Send(known.announcer, ack))
-        return effects + self._core.answer_prepare(now_ms)
+        return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
     def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
         # What a later epoch has released no longer unsettles an older one.
-        for tables in reversed(self._core.epochs()):
+        for tables in reversed(self._state.epochs()):
             entry = tables.entries.get(name)
             if entry is None:
                 continue
@@ -229,7 +232,7 @@ class TreeInterests(TreePublishers):
             Send(peer, SubscribeAck(tables.epoch, entry.subscription)) for peer in sorted(entry.waiting)
         ]
         tables.remove(entry.subscription)
-        if tables.epoch > min(self._core.tables):
+        if tables.epoch > min(self._state.tables):
             tables.released.add(entry.subscription)
         if entry.towards != LOCAL:
             effects.append(Send(entry.towards, UnsubscribeAck(tables.epoch, entry.subscription)))
@@ -238,15 +241,15 @@ class TreeInterests(TreePublishers):
     def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
         name = local.subscription
         if local.has_ended:
-            if any(tables.is_home_of(name) for tables in self._core.tables.values()):
+            if any(tables.is_home_of(name) for tables in self._state.tables.values()):
                 return []
             del self.locals[name]
             return [Cancelled(name)]
-        live = local.unconfirmed_epochs & self._core.tables.keys()
+        live = local.unconfirmed_epochs & self._state.tables.keys()
         local.unconfirmed_epochs = {epoch for epoch in live if not self.is_settled(name, epoch)}
         if not local.is_confirmed and not local.unconfirmed_epochs:
             local.is_confirmed = True
-            return [SubscriberAwaited(name, max(self._core.tables)) if local.has_arrived else Confirmed(name)]
+            return [SubscriberAwaited(name, max(self._state.tables)) if local.has_arrived else Confirmed(name)]
         return []
 
     def _are_settled(self, known: Advertisement) -> bool:
@@ -254,7 +257,7 @@ class TreeInterests(TreePublishers):
 
         Checks the one in ``awaited`` first: there may be thousands, and this runs for each message.
         """
-        epoch = min(self._core.tables)
+        epoch = min(self._state.tables)
         if known.awaited and not self.is_settled(known.awaited, epoch):
             return False
         known.unsettled = {name for name in known.unsettled if not self.is_settled(name, epoch)}
@@ -265,9 +268,32 @@ class TreeInterests(TreePublishers):
         """Return True if the subscription is acknowledged in this epoch and in every later live one."""
         return all(
             tables.entries[name].is_settled
-            for tables in self._core.tables.values()
+            for tables in self._state.tables.values()
             if tables.epoch >= epoch and name in tables.entries
         )
+
+    def own_unconfirmed(self) -> set[str]:
+        """Return the unconfirmed publishers that only this broker awaits: local ones, and those the dead announced."""
+        dead = self._state.tables[self._state.epoch].dead
+        known = self.unconfirmed_advertisements
+        return {name for name, one in known.items() if one.announcer == LOCAL or one.announcer in dead}
+
+    def is_ready(self, name: str) -> bool:
+        """Return True if a subscription or publisher no longer keeps this broker from being prepared."""
+        if name in self.unconfirmed_advertisements:
+            return False
+        local = self.locals.get(name)
+        if local is not None and not local.is_confirmed and not local.has_ended:
+            return False
+        return self.is_settled(name, max(self._state.tables))
+
+    def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
+        """Return True if no subscription or publisher keeps this broker from being prepared."""
+        if under_way.awaited and not self.is_ready(under_way.awaited):
+            return False  # There may be thousands, and this runs for each message.
+        under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
+        under_way.awaited = min(under_way.waiting_for, default="")
+        return not under_way.waiting_for and not under_way.unacknowledged and are_ready(self.locals, under_way)
 
     # --- two epochs --------------------------------------------------------------------------------------------------
 
@@ -280,7 +306,7 @@ class TreeInterests(TreePublishers):
         entry that is of no use.
         """
         effects: list[Effect] = []
-        for tables in self._core.epochs()[1:]:
+        for tables in self._state.epochs()[1:]:
             for entry in list(entries):
                 if entry.leaving or not self._is_derived(tables, entry):
                     continue
@@ -313,7 +339,7 @@ class TreeInterests(TreePublishers):
         neighbour.
         """
         effects: list[Effect] = []
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             if tables.epoch <= older.epoch or peer not in tables.shared or not self._is_derived(tables, entry):
                 continue
             derived = tables.entries.get(entry.subscription)

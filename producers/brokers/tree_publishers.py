@@ -11,21 +11,18 @@ from dataclasses import replace
 from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, PublisherTaken, Send, Unadvertise
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.tree_repairs import TreeRepairs
-from regraft.producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreePlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
-
-TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
+from regraft.producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreeState
 
 
 class TreePublishers:
     """The publishers that a broker knows, by name, and those that it has not acknowledged yet."""
 
-    def __init__(self, core: TreeBroker) -> None:
-        self._core = core
-        self.broker = core.broker
+    def __init__(self, state: TreeState) -> None:
+        self._state = state
+        self.broker = state.broker
         self.advertisements: dict[str, Advertisement] = {}
         self.unconfirmed_advertisements: dict[str, Advertisement] = {}
-        self.repairs = TreeRepairs(core, self)
+        self.repairs = TreeRepairs(state, self)
 
     @abstractmethod
     def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
@@ -48,11 +45,11 @@ class TreePublishers:
         The next stay of a publisher waits for the end of the previous one, which comes behind everything published in
         it. So order holds across stays, and a late end cannot be mistaken for that of the next stay.
         """
-        if message.epoch not in self._core.tables:  # It has waited for the end of the earlier stay.
-            message = replace(message, epoch=min(self._core.tables))
+        if message.epoch not in self._state.tables:  # It has waited for the end of the earlier stay.
+            message = replace(message, epoch=min(self._state.tables))
         earlier, effects = self.advertisements.get(message.publisher), list[Effect]()
         waiting = None if earlier is None else earlier.successor
-        if message.home in self._core.tables[message.epoch].dead:
+        if message.home in self._state.tables[message.epoch].dead:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
         self.repairs.note_announced(message)
         if earlier is not None and self.repairs.supersedes(earlier, message):
@@ -75,12 +72,12 @@ class TreePublishers:
         self.unconfirmed_advertisements[message.publisher] = known
         effects += sends
         effects += self._send_matching(message)
-        if source != LOCAL and message.home == self.broker and message.epoch <= self._core.epoch:
+        if source != LOCAL and message.home == self.broker and message.epoch <= self._state.epoch:
             # It was unknown when this broker took over the clients that moved here, and may have ended since.
             effects.append(PublisherTaken(message.publisher, message.connection))
         known.unsettled = {
             name
-            for tables in self._core.epochs()
+            for tables in self._state.epochs()
             for name, entry in tables.entries.items()
             if not entry.is_settled and message.publisher in entry.matching
         }
@@ -90,7 +87,7 @@ class TreePublishers:
         """Send the subscriptions that a publisher matches towards it."""
         met = [
             (tables, entry)
-            for tables in self._core.epochs()
+            for tables in self._state.epochs()
             if tables.epoch >= message.epoch  # It does not publish in older ones, which neighbours may have retired.
             for entry in tables.entries.values()
             if intersects(message.filter_, entry.filter_)
@@ -132,17 +129,17 @@ class TreePublishers:
         known = self.advertisements.pop(publisher)
         self.unconfirmed_advertisements.pop(publisher, None)
         self.repairs.forget(publisher, known.connection)
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             for entry in tables.entries.values():
                 entry.matching.discard(publisher)
 
     def forget_dead_homes(self) -> list[Effect]:
         """Forget the publishers whose home has died, unless the plan under way gives them another one."""
         effects: list[Effect] = []
-        oldest, newest = self._core.epochs()[0], self._core.epochs()[-1]
+        oldest, newest = self._state.epochs()[0], self._state.epochs()[-1]
         self.repairs.forget_announced_late(oldest.dead)
         for name, known in list(self.advertisements.items()):
-            tables = self._core.tables[max(known.epoch, oldest.epoch)]
+            tables = self._state.tables[max(known.epoch, oldest.epoch)]
             home = self.home_in(newest, name)
             if known.home in tables.dead and (home == known.home or home in newest.dead):
                 self.forget_stay(name)
@@ -152,14 +149,14 @@ class TreePublishers:
     def restore(self, known: Advertisement) -> None:
         """Restore a publisher as it was known before an aborted plan."""
         self.advertisements[known.publisher] = known
-        for tables in self._core.epochs():
+        for tables in self._state.epochs():
             for entry in tables.entries.values():
                 if intersects(known.filter_, entry.filter_):
                     entry.matching.add(known.publisher)
 
     def flood(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
         """Send a message to the living neighbours in the tree of its epoch, except the one it came from."""
-        tables = self._core.tables[message.epoch]
+        tables = self._state.tables[message.epoch]
         return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
 
     def forget_publishers(self) -> None:
@@ -170,7 +167,7 @@ class TreePublishers:
 
     def publishers_here(self) -> dict[str, int]:
         """Return the publishers whose home this broker is in the epoch that it stamps, or will be, with their stays."""
-        live = [tables for tables in self._core.epochs() if tables.epoch >= self._core.epoch]
+        live = [tables for tables in self._state.epochs() if tables.epoch >= self._state.epoch]
         return {
             name: one.connection
             for name, one in self.advertisements.items()
@@ -185,7 +182,7 @@ class TreePublishers:
         """Return True if this broker is a publisher's home in a live epoch; it refuses notifications of all others."""
         if publisher not in self.advertisements:
             return False
-        return any(self.home_in(tables, publisher) == self.broker for tables in self._core.tables.values())
+        return any(self.home_in(tables, publisher) == self.broker for tables in self._state.tables.values())
 
     def home_in(self, tables: RoutingTables, publisher: str) -> str:
         """Return a publisher's home in an epoch; the plan to an epoch does not move stays advertised in it."""

@@ -16,15 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
-from regraft.producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay
-from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay, TreeState
 
 
 class TreeRepairs:
     """The publishers of one broker across a repair; ``interests`` (a TreeInterests) knows them."""
 
-    def __init__(self, core: TwoEpochBroker[RoutingTables, TreePlanUnderWay], interests: Any) -> None:
-        self._core = core
+    def __init__(self, state: TreeState, interests: Any) -> None:
+        self._state = state
         self._interests = interests
         self._ended: list[tuple[str, str, int]] = []  # Neighbour over the new link towards its home, publisher, stay.
         # Stays announced after a later one, without an end so far: other brokers may still know them.
@@ -38,12 +37,12 @@ class TreeRepairs:
     @property
     def _repair(self) -> TreePlanUnderWay | None:
         """The plan under way, if brokers join, leave or are lost in it."""
-        under_way = self._core.under_way
+        under_way = self._state.under_way
         return under_way if under_way is not None and under_way.announces else None
 
     def _may_differ(self, plan: TreePlanUnderWay) -> frozenset[str]:
         """Return the neighbours in the newer epoch that may know other publishers than this broker."""
-        return self._core.tables[plan.epoch_to].fresh | plan.doubtful
+        return self._state.tables[plan.epoch_to].fresh | plan.doubtful
 
     # --- announcements -----------------------------------------------------------------------------------------------
 
@@ -67,10 +66,10 @@ class TreeRepairs:
 
         An advertisement is not sent towards its home.
         """
-        plan = self._repair if isinstance(message, Advertise) else self._core.under_way
+        plan = self._repair if isinstance(message, Advertise) else self._state.under_way
         if plan is None or message.epoch != plan.epoch_from:
             return []
-        tables = self._core.tables[plan.epoch_to]
+        tables = self._state.tables[plan.epoch_to]
         peers, forwarded = self._may_differ(plan) - tables.dead, replace(message, epoch=tables.epoch)
         if isinstance(forwarded, Advertise):
             peers -= {tables.next_hop.get(forwarded.home)}
@@ -79,7 +78,7 @@ class TreeRepairs:
 
     def return_end(self, source: str, end: Unadvertise) -> list[Send]:
         """Return an end that came over a new link: this broker's announcement over that link may have crossed it."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         if plan is None or end.epoch != plan.epoch_to or source not in self._may_differ(plan):
             return []
         return [Send(source, end)]
@@ -90,12 +89,12 @@ class TreeRepairs:
         A broker that got the advertisement in both epochs answers in the newer one as soon as the older one's replaces
         it; the brokers beyond know it only once the answer in the older one comes.
         """
-        plan, known = self._core.under_way, self._known.get(ack.publisher)
+        plan, known = self._state.under_way, self._known.get(ack.publisher)
         if plan is not None:
             plan.unacknowledged.discard((source, ack.publisher, ack.connection))
         if known is None or known.connection != ack.connection:
             return
-        tables = self._core.tables.get(known.epoch)
+        tables = self._state.tables.get(known.epoch)
         # One that died in the older epoch and rejoins is asked in the newer one alone, over whatever link.
         is_asked = tables is not None and source in tables.neighbours and source not in tables.dead
         if ack.epoch <= known.epoch or not is_asked:
@@ -117,7 +116,7 @@ class TreeRepairs:
         stay = message.publisher, message.connection
         if message.connection == known.connection or stay in self.announced_late:
             return []
-        if message.epoch > min(self._core.tables):
+        if message.epoch > min(self._state.tables):
             return []  # Its end may have come in the older epoch; an abort reverts this.
         self.announced_late[stay] = message
         sends: list[Send] = self._interests.flood(message, source)
@@ -142,19 +141,19 @@ class TreeRepairs:
 
     def keep_for_abort(self, known: Advertisement, epoch: int) -> None:
         """Remember a publisher that a message of the newer epoch made this broker forget: an abort restores it."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         if plan is not None and epoch == plan.epoch_to > known.epoch:
             plan.superseded[known.publisher] = known
 
     def forget(self, publisher: str, connection: int) -> None:
         """Stop waiting for neighbours to acknowledge a stay."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         if plan is not None:
             plan.unacknowledged = {one for one in plan.unacknowledged if one[1:] != (publisher, connection)}
 
     def note_end(self, end: Unadvertise) -> None:
         """Note an end, so that an abort does not restore a stay that has ended in the older epoch as well."""
-        plan = self._core.under_way
+        plan = self._state.under_way
         self.announced_late.pop((end.publisher, end.connection), None)
         kept = None if plan is None else plan.superseded.get(end.publisher)
         if plan is not None and kept is not None and (end.epoch, end.connection) == (plan.epoch_from, kept.connection):
@@ -167,7 +166,7 @@ class TreeRepairs:
         repair = self._repair
         if repair is None:
             return
-        tables, otherwise = self._core.tables[repair.epoch_to], self._may_differ(repair)
+        tables, otherwise = self._state.tables[repair.epoch_to], self._may_differ(repair)
         stays = {(name, known.connection): (known.epoch, known.home) for name, known in self._known.items()}
         stays |= {stay: (one.epoch, one.home) for stay, one in self.announced_late.items()}
         self._ended = [
@@ -184,7 +183,7 @@ class TreeRepairs:
         """Forget the stays that have ended, on all brokers that know them."""
         effects: list[Effect] = []
         for peer, name, connection in self._ended:
-            end = Unadvertise(self._core.epoch, name, connection)
+            end = Unadvertise(self._state.epoch, name, connection)
             effects += self._interests.forget_advertisement(peer, end)
         self._ended = []
         return effects

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
@@ -18,6 +19,7 @@ from regraft.producers.brokers.broker_messages import (
     ArriveRequest,
     CancelRequest,
     ClientRequest,
+    ControlMessage,
     Deliver,
     Dropped,
     Effect,
@@ -30,36 +32,46 @@ from regraft.producers.brokers.broker_messages import (
     Subscribe,
     SubscribeAck,
     SubscribeRequest,
-    TreeMessage,
     Unadvertise,
     UnadvertiseRequest,
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.broker_protocol import (
+    EPOCH_UNKNOWN,
+    FROM_THE_DEAD,
+    OUTSIDE,
+    BrokerProtocol,
+    ProtocolError,
+)
+from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.switch_epochs import deliver_or_hold
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
-from regraft.producers.brokers.tree_publishers import TreeBroker
-from regraft.producers.brokers.tree_tables import LOCAL, Entry, RoutingTables
-from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
+from regraft.producers.brokers.tree_tables import LOCAL, Entry, RoutingTables, TreePlanUnderWay, TreeState
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # At this broker: the publisher or its home has ended its stay.
 
 
+TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
+
+
 def tree_broker(broker: str, configuration: TreeConfiguration, boot_ms: int, *, is_outside: bool = False) -> TreeBroker:
     """Return the protocol core of a broker of a tree, or of an outsider."""
-    return TwoEpochBroker(broker, RoutingTables(broker, configuration, is_outside=is_outside), boot_ms, TreeRouting)
+    state: TreeState = BrokerState(broker, RoutingTables(broker, configuration, is_outside=is_outside))
+    return TwoEpochBroker(state, boot_ms, partial(TreeRouting, state))
 
 
 class TreeRouting:
     """Message routing at one broker of a tree. A :class:`producers.brokers.epoch_change.Routing`."""
 
-    def __init__(self, core: TreeBroker) -> None:
-        self._core = core
-        self.broker = core.broker
-        self.interests = TreeInterests(core)
-        self.change = TreeChange(core, self.interests)
+    def __init__(self, state: TreeState) -> None:
+        self._state = state
+        self.broker = state.broker
+        self.interests = TreeInterests(state)
+        self.change = TreeChange(state, self.interests)
 
     @property
     def covered_forwards(self) -> int:
@@ -77,7 +89,7 @@ class TreeRouting:
 
     def live_tables(self) -> Iterable[RoutingTables]:
         """Return the tables of all live epochs."""
-        return self._core.epochs()
+        return self._state.epochs()
 
     def check_progress(self, now_ms: float) -> list[Effect]:
         """Return nothing: on a tree each step itself checks what it makes possible."""
@@ -91,10 +103,10 @@ class TreeRouting:
         if source is None:
             if not self.interests.is_advertised_here(notification.publisher):
                 return [Dropped(notification, NOT_ADVERTISED)]
-            if notification.epoch != self._core.epoch:  # Nodes pass the current epoch: replace is slow.
-                notification = replace(notification, epoch=self._core.epoch)
+            if notification.epoch != self._state.epoch:  # Nodes pass the current epoch: replace is slow.
+                notification = replace(notification, epoch=self._state.epoch)
             effects.append(Published(notification))
-        tables = self._core.tables.get(notification.epoch)
+        tables = self._state.tables.get(notification.epoch)
         if tables is None:
             return [Dropped(notification, EPOCH_UNKNOWN)]
         if source in tables.dead:
@@ -110,37 +122,35 @@ class TreeRouting:
             known = self.interests.locals
             subscriptions = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
             for part in self.change.movers.split_moved(subscriptions):
-                self._core.deliver_or_hold(Deliver(notification, part), effects)
+                deliver_or_hold(self._state, self.change.must_hold, Deliver(notification, part), effects)
         return effects
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
-        if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
+        if isinstance(request, SubscribeRequest) and not self._state.takes_clients:
             return rejected(request)
         match request:
             case SubscribeRequest():
                 return self.interests.subscribe(request, now_ms)
             case CancelRequest():
                 return self.interests.cancel(request, now_ms)
-            case AdvertiseRequest():
-                return self.change.advertise(request, now_ms)
-            case UnadvertiseRequest():
-                return self.change.unadvertise(request, now_ms)
+            case AdvertiseRequest() | UnadvertiseRequest():
+                return self.change.serve_publisher(request, now_ms)
             case LeaveRequest():
                 return self.change.note_leave(request, now_ms)
             case ArriveRequest():
                 return self.change.movers.arrive(request, now_ms)
             case ReadyRequest():
-                return self.change.movers.note_ready(request, now_ms)
+                return self.change.note_ready(request, now_ms)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
-    def converse(self, source: str, message: TreeMessage, now_ms: float) -> list[Effect]:
+    def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
         """Handle a control message from a neighbour."""
-        if message.epoch not in self._core.tables:
-            return self._core.keep_early(message.epoch, source, message)
-        tables = self._core.tables[message.epoch]
+        if message.epoch not in self._state.tables:
+            return self._state.keep_early(message.epoch, source, message)
+        tables = self._state.tables[message.epoch]
         if source in tables.dead:
             return []
         if tables.is_outside:
@@ -152,7 +162,7 @@ class TreeRouting:
                 self.interests.repairs.accept_ack(source, message)
                 return self.interests.settle((), now_ms)
             case Unadvertise():
-                effects = self.interests.forget_advertisement(source, message) + self._core.serve_postponed(now_ms)
+                effects = self.interests.forget_advertisement(source, message) + self.change.serve_postponed(now_ms)
                 return effects + self.interests.settle((), now_ms)
             case Subscribe():
                 return self.interests.accept_subscription(tables, source, message, now_ms)
@@ -166,8 +176,7 @@ class TreeRouting:
             case UnsubscribeAck():
                 return self.interests.accept_release(tables, source, message.subscription, now_ms)
             case End():
-                tables.ends_received.add(source)
-                return self._core.release_held() + self._core.drain(now_ms)
+                return self.change.note_end(tables, source, now_ms)
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
 
 

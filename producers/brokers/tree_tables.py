@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Advertise
+from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.content_moves import ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex, covers
 
@@ -215,3 +216,6 @@ class RoutingTables:
 
 def _equalities(filter_: Filter) -> Filter:
     return tuple(predicate for predicate in filter_ if predicate.operator == "eq")
+
+
+TreeState = BrokerState[RoutingTables, TreePlanUnderWay]

@@ -40,7 +40,7 @@ class LinkMeter:
         """Stop measuring; brokers consider their links free from now on."""
         self._is_running = False
         for core in self._cores().values():
-            core.observe_links({})
+            core.links.observe({})
 
     def _cores(self) -> dict[str, ScotBroker]:
         found = ((name, broker.core) for name, broker in self._overlay.brokers.items())
@@ -56,9 +56,9 @@ class LinkMeter:
         for pair, end in self._overlay.link_ends.items():
             windows.setdefault(pair[0], {})[pair[1]] = self._window_of(pair, end)
         for name, core in self._cores().items():
-            core.is_dynamic = self.is_dynamic
-            core.observe_links(windows.get(name, {}))
-            self.congested_windows += len(core.hot)
+            core.links.is_dynamic = self.is_dynamic
+            core.links.observe(windows.get(name, {}))
+            self.congested_windows += len(core.links.hot)
         self._schedule()
 
     def _window_of(self, pair: Pair, end: LinkEnd) -> QueueWindow:

@@ -13,7 +13,7 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.epoch_change import digest_mismatch, requested_change
-from regraft.producers.brokers.ring_trees import TOPIC
+from regraft.producers.brokers.ring_tables import TOPIC
 from regraft.schemas.command import Command
 
 Hop = tuple[str, bool]  # A broker, and whether a notification reaches it from its topic's rendezvous.

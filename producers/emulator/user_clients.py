@@ -22,7 +22,7 @@ from regraft.producers.brokers.ring_messages import (
     MoveAckRequest,
     MovedSubscription,
 )
-from regraft.producers.brokers.ring_trees import TOPIC
+from regraft.producers.brokers.ring_tables import TOPIC
 from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger

@@ -34,10 +34,9 @@ from regraft.producers.brokers.broker_messages import (
     Send,
     bundled,
 )
-from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
+from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol, ProtocolError
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_in
-from regraft.producers.brokers.two_epochs import ProtocolError
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulated_parts import PeerLost, QueueCounters, Served

@@ -20,7 +20,7 @@ import numpy as np
 import simpy
 
 from regraft.producers.brokers.match_content import Content, Filter
-from regraft.producers.brokers.ring_trees import TOPIC
+from regraft.producers.brokers.ring_tables import TOPIC
 from regraft.producers.emulator.overlay_listeners import OverlayListener
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.emulator.user_clients import topic_filter

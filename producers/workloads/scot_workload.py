@@ -51,7 +51,7 @@ class ScotWorkload(StockWorkload):
         """Return the status file's figures on congestion and bursts."""
         cores = (broker.core for broker in self._emulated.brokers.values())
         return {
-            "clusters_diverted": sum(core.diverted for core in cores if isinstance(core, ScotBroker)),
+            "clusters_diverted": sum(core.links.diverted for core in cores if isinstance(core, ScotBroker)),
             "congested_link_windows": self.links.congested_windows,
             "bursts_begun_ms": self.bursts.begun_ms,
             **self.bursts.figures(),

@@ -15,18 +15,20 @@ from regraft.producers.brokers.broker_messages import (
     Subscribe,
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
+from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate, intersects, matches
 from regraft.producers.brokers.ring_routing import RingRouting
-from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingTables
+from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingState, RingTables
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.brokers.tree_routing import TreeRouting
-from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
+from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 __all__ = [
     "LOCAL",
     "BrokerPhase",
     "BrokerProtocol",
+    "BrokerState",
     "Bundle",
     "ClientRequest",
     "Content",
@@ -40,6 +42,7 @@ __all__ = [
     "Predicate",
     "RingPlanUnderWay",
     "RingRouting",
+    "RingState",
     "RingTables",
     "RoutingTables",
     "ScotBroker",
@@ -47,6 +50,7 @@ __all__ = [
     "Subscribe",
     "TreePlanUnderWay",
     "TreeRouting",
+    "TreeState",
     "TwoEpochBroker",
     "intersects",
     "matches",

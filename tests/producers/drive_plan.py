@@ -44,7 +44,7 @@ def send_phase(
     emptied: tuple[HomeMove, ...] = (),
 ) -> None:
     """Send every broker the command of one phase."""
-    present = next(iter(virtual.cores.values())).tables[target.epoch - 1].configuration
+    present = next(iter(virtual.cores.values())).state.tables[target.epoch - 1].configuration
     removed = tuple(sorted(set(present.links) - set(target.links)))
     added = tuple(sorted(set(target.links) - set(present.links)))
     for broker in target.brokers:

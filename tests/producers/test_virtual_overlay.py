@@ -34,7 +34,7 @@ def test_steady_overlay_with_churn_and_regime_change_is_clean(seed: int) -> None
     assert virtual.workload is not None
     assert virtual.workload.regime_changed_ms == virtual.settings.start_ms + 10_000
     for core in virtual.cores.values():
-        assert not core.held
+        assert not core.state.held
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -54,7 +54,7 @@ def test_link_swaps_under_traffic_are_clean(seed: int) -> None:
     assert account.is_clean
     assert account.delivered > 1_000
     assert {core.epoch for core in virtual.cores.values()} == {4}
-    assert all(sorted(core.tables) == [4] for core in virtual.cores.values())
+    assert all(sorted(core.state.tables) == [4] for core in virtual.cores.values())
 
 
 @pytest.mark.parametrize("seed", range(2))

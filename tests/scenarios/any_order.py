@@ -47,7 +47,7 @@ HASTY = TransitionLimits(prepare_ms=120, activate_ms=10**9, drain_ms=10**9, reti
 KNOWN_EFFECTS = frozenset(typing.get_args(Effect))
 FAULT_EFFECTS = frozenset({"ClientDropped", "Dropped"})  # By name: brokers may not have them yet.
 SEQUENCES_CONTINUE = "connection" in {one.name for one in fields(AdvertiseRequest)}
-KEPT_EMPTY = ("held", "_early", "_postponed", "unconfirmed_advertisements", "announced_late")
+KEPT_EMPTY = ("held", "early", "postponed", "unconfirmed_advertisements", "announced_late")
 OF_CLIENTS = ("locals", "advertisements", "here")
 OF_SUBSCRIPTIONS = ("entries", "index", "withdrawn")  # Of a broker's tables, as the next.
 OF_TABLES = (*OF_SUBSCRIPTIONS, "topics", "registered", "successors", "ended", "flushes", "awaited", "moved")
@@ -308,21 +308,21 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
             raise BrokenPromiseError("stamped an aborted epoch", f"{sorted(aborted)}")
         present = self.controller.log.present
         for name, core in self.cores.items():
-            held = core.tables.get(core.epoch)
+            held = core.state.tables.get(core.epoch)
             is_inside = name in present.neighbours
             is_at_epoch = core.epoch == present.epoch or not is_inside
             if self.is_left_behind(name):
                 continue
-            if core.under_way is not None or not is_at_epoch or sorted(core.tables) != [core.epoch]:
+            if core.state.under_way is not None or not is_at_epoch or sorted(core.state.tables) != [core.epoch]:
                 raise BrokenPromiseError(
-                    "state", f"{name} has {core.phase}, tables {sorted(core.tables)}, not {present.epoch}"
+                    "state", f"{name} has {core.phase}, tables {sorted(core.state.tables)}, not {present.epoch}"
                 )
             if held.is_outside == is_inside or (is_inside and held.configuration.digest != present.digest):
                 raise BrokenPromiseError("state", f"{name} holds another overlay than the plans say")
             for part in parts_of(core):
                 kept_empty = KEPT_EMPTY if is_inside else (*KEPT_EMPTY, *OF_CLIENTS)
                 # A returned broker does not know a plan that was aborted without it.
-                check_empty(part, [one for one in kept_empty if one != "_early" or name not in self.lives_from], name)
+                check_empty(part, [one for one in kept_empty if one != "early" or name not in self.lives_from], name)
             if not is_inside:
                 check_empty(held, OF_TABLES, name)
         self.check_at_rest()
@@ -330,7 +330,7 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
     def check_unsubscribed(self) -> None:
         """Raise a BrokenPromiseError if a broker keeps anything of subscriptions although there are none."""
         for name, core in self.cores.items():
-            tables = core.tables[core.epoch]
+            tables = core.state.tables[core.epoch]
             for part in parts_of(core):
                 check_empty(part, ("locals",), name)
             check_empty(tables, OF_SUBSCRIPTIONS, name)
@@ -344,7 +344,7 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
         for name, core in self.cores.items():
             for part in parts_of(core):
                 check_empty(part, OF_CLIENTS, name)
-            check_empty(core.tables[core.epoch], OF_TABLES, name)
+            check_empty(core.state.tables[core.epoch], OF_TABLES, name)
 
 
 def describe(value: Any) -> str:

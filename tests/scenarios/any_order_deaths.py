@@ -22,7 +22,7 @@ import msgspec
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, Published
-from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
+from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker
 from regraft.producers.emulator.publisher_clients import ANY_HOME
@@ -159,15 +159,15 @@ class MortalBrokers:
         It was considered dead then, so it was not notified of the end. It learns of that, or of the overlay in force,
         before it is admitted; until then it gets no commands and serves no client.
         """
-        return name in self.returned and self.brokers[name].core.under_way is not None
+        return name in self.returned and self.brokers[name].core.state.under_way is not None
 
     def note_life(self, name: str) -> None:
         """Remember in which epoch a returned broker is part of the overlay again."""
         core = self.brokers[name].core
         if name in self.misjudged:
-            if all(tables.is_outside for tables in core.tables.values()):
+            if all(tables.is_outside for tables in core.state.tables.values()):
                 self.misjudged.discard(name)  # Installed: now it is like one that has returned.
-        elif name in self.returned and not core.tables[core.epoch].is_outside:
+        elif name in self.returned and not core.state.tables[core.epoch].is_outside:
             del self.returned[name]
             self.lives_from[name] = core.epoch
 
@@ -319,7 +319,7 @@ class MortalBrokers:
             if isinstance(effect, Published):
                 epoch = effect.notification.epoch
                 self.stamped[key] = epoch, effect.notification.home
-                self.overlays.setdefault(epoch, self.brokers[name].core.tables[epoch].configuration)
+                self.overlays.setdefault(epoch, self.brokers[name].core.state.tables[epoch].configuration)
             if isinstance(effect, Dropped) and effect.reason == FROM_THE_DEAD:
                 return
         self.taken.setdefault(key, set()).add(name)

@@ -14,9 +14,9 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
+from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.ring_messages import AttachRequest
-from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.plan import ClientMove, Plan
@@ -219,7 +219,7 @@ class AnyOrderRing(AnyOrderOverlay):
                 topic = str(self.publisher_filters[name][0].value)
                 homes[ring.rendezvous(topic)].setdefault(topic, {})[name] = home
         for name, core in self.cores_inside.items():
-            registered = core.tables[core.epoch].registered
+            registered = core.state.tables[core.epoch].registered
             known = {
                 topic: {who: one.home for who, one in found.items()} for topic, found in registered.items() if found
             }
@@ -230,9 +230,7 @@ class AnyOrderRing(AnyOrderOverlay):
         for name in self.user_homes:
             home = self.users.home_of(name)
             for broker, core in self.cores.items():
-                live = {
-                    one.topic for one in core.routing.trees.locals.values() if one.user == name and not one.has_ended
-                }
+                live = {one.topic for one in core.state.locals.values() if one.user == name and not one.has_ended}
                 wanted = set(self.users._users[name].wants) if broker == home else set()
                 if live != wanted:
                     raise BrokenPromiseError(
@@ -243,9 +241,9 @@ class AnyOrderRing(AnyOrderOverlay):
         ring = self.controller.log.present
         for topic in TOPICS:
             entries = {
-                name: core.tables[core.epoch].topics[topic]
+                name: core.state.tables[core.epoch].topics[topic]
                 for name, core in self.cores.items()
-                if topic in core.tables[core.epoch].topics
+                if topic in core.state.tables[core.epoch].topics
             }
             edges = set()
             for member in (name for name, entry in entries.items() if entry.subscriptions):

@@ -229,7 +229,7 @@ class Driver:
         else:
             raise BrokenPromiseError("not quiet", f"after {SETTLE_MOVES_MAX} moves: {controller.describe()}")
         phase = controller.log.moving.phase if controller.log.moving else None
-        waits = {name: str(getattr(core.under_way, "waiting_for", "")) for name, core in overlay.cores.items()}
+        waits = {name: str(getattr(core.state.under_way, "waiting_for", "")) for name, core in overlay.cores.items()}
         raise BrokenPromiseError(f"stuck {phase}", f"{controller.describe()}; {waits}; {list(controller.events)[-2:]}")
 
     def _leave_one(self) -> None:

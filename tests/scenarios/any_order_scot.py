@@ -178,7 +178,7 @@ class AnyOrderScot(AnyOrderTree):
         connected = {name for name in self.publisher_homes if self.publishers.home_of(name) is not None}
         hosted: dict[str, str] = {}
         for name, core in self.cores_inside.items():
-            tables = core.tables[core.epoch]
+            tables = core.state.tables[core.epoch]
             hosted |= dict.fromkeys(tables.hosted, name)
             if tables.earlier:
                 raise BrokenPromiseError("state of publishers", f"{name} has earlier stays: {tables.earlier}")
@@ -189,7 +189,10 @@ class AnyOrderScot(AnyOrderTree):
                 raise BrokenPromiseError("answer awaited at rest", f"{name} waits for {waits}")
             for publisher, one in tables.hosted.items():
                 for peer in tables.region:
-                    if peer != name and (publisher, one.connection) not in self.cores[peer].tables[core.epoch].remotes:
+                    if (
+                        peer != name
+                        and (publisher, one.connection) not in self.cores[peer].state.tables[core.epoch].remotes
+                    ):
                         raise BrokenPromiseError("state of publishers", f"{peer} does not know {publisher} at {name}")
         homes = {name: self.publishers.home_of(name) for name in connected}
         if hosted != homes:

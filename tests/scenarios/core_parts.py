@@ -6,8 +6,8 @@ from typing import Any
 
 
 def parts_of(core: Any) -> list[Any]:
-    """Return a core, its routing, and their parts recursively, each once."""
-    found = {id(part): part for part in (core, core.routing, *_owned(core.routing))}
+    """Return a core, its state, its routing, and the parts of that recursively, each once."""
+    found = {id(part): part for part in (core, core.state, core.routing, *_owned(core.routing))}
     for part in _owned(core.routing):
         found |= {id(inner): inner for inner in _owned(part)}
     return list(found.values())

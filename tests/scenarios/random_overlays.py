@@ -132,8 +132,8 @@ class RandomOverlay:
         for name, core in {**self.virtual.cores, **self.virtual.ring_cores}.items():
             known = [local for part in parts_of(core) for local in getattr(part, "locals", {}).values()]
             waiting = [local.subscription for local in known if not local.is_confirmed]
-            if waiting or core.held:
-                raise BrokenPromiseError("never confirmed", f"{name}: {waiting}, held {len(core.held)}")
+            if waiting or core.state.held:
+                raise BrokenPromiseError("never confirmed", f"{name}: {waiting}, held {len(core.state.held)}")
 
     def _live(self) -> None:
         """Let the clients take one step: some publish, some connect, leave and return."""

@@ -93,7 +93,7 @@ def _scot_plan(
 ) -> Plan:
     """Return the plan that leads to a structured cyclic overlay from the newest one that any broker holds."""
     cores = [broker.core for broker in virtual.overlay.brokers.values() if not broker.is_dead]
-    overlays = [core.tables[core.epoch].configuration for core in cores if isinstance(core, ScotBroker)]
+    overlays = [core.state.tables[core.epoch].configuration for core in cores if isinstance(core, ScotBroker)]
     present = max(overlays, key=lambda one: one.epoch)
     bare = Plan(
         f"plan-{target.epoch}", present.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),

@@ -8,6 +8,7 @@ from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.brokers.answer_commands import NO_PLAN
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
@@ -18,7 +19,6 @@ from regraft.producers.brokers.broker_messages import (
     control_messages_in,
 )
 from regraft.producers.brokers.match_content import Operator, Predicate
-from regraft.producers.brokers.report_state import NO_PLAN
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import OFF_RING, ClientMove, HomeMove, IdMove
@@ -87,7 +87,7 @@ class StepByStep:
         """Let a broker obey one command of the plan that leads to ``target``; lost brokers that have returned join."""
         epoch_from = target.epoch - 1
         is_prepare = phase is CommandPhase.PREPARE
-        before = self.cores[broker].tables[epoch_from].configuration if is_prepare else target
+        before = self.cores[broker].state.tables[epoch_from].configuration if is_prepare else target
         is_tree = isinstance(target, TreeConfiguration) and isinstance(before, TreeConfiguration)
         kept = {pair for pair in before.links if not {*returned}.intersection(pair)} if is_tree else set()
         order = Command(

@@ -192,7 +192,7 @@ def test_the_search_reports_its_findings(monkeypatch: pytest.MonkeyPatch, capsys
     """A clean seed gives exit code 0; a removed safeguard gives 1, the seed, the schedule and a trace."""
     options = ["--seed", "1", "--overlay", TREE, "--schedule", PRIORITIES, "--without", "early,return,end"]
     assert search.main(options) == 0
-    monkeypatch.setattr(TwoEpochBroker, "drain", lambda *_: [])
+    monkeypatch.setattr(TreeChange, "is_drained", lambda *_: False)
     assert search.main([*options, "--shrink-seconds", "5"]) == 1
     shown = capsys.readouterr().out
     assert "repeat: --seed 1 --overlay tree --without early,return,end\nschedule priorities" in shown
@@ -210,7 +210,7 @@ def test_attributes_that_must_be_empty_exist() -> None:
     cores = [core_of(one.brokers[0], one.bootstrap, 0) for one in INVENTORIES]
     known = {name for core in cores for part in parts_of(core) for name in vars(part)}
     assert known >= {*KEPT_EMPTY, *OF_CLIENTS, *OF_A_CORE}
-    of_tables = {name for core in cores for tables in core.tables.values() for name in vars(tables)}
+    of_tables = {name for core in cores for tables in core.state.tables.values() for name in vars(tables)}
     assert of_tables >= {*OF_TABLES, *OF_TABLES_OF_THE_MODEL}
 
 

@@ -120,7 +120,7 @@ def assert_each_epoch_follows_from_its_plan(loop: ClosedLoop) -> None:
     completed = [plan for plan in plans if plan.phase is PlanPhase.COMPLETED]
     for core in loop.virtual.cores.values():
         assert core.epoch == completed[-1].epoch_to
-        assert core.tables[core.epoch].configuration.links == completed[-1].links_target
+        assert core.state.tables[core.epoch].configuration.links == completed[-1].links_target
 
 
 def test_an_empty_window_costs_nothing() -> None:

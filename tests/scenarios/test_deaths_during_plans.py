@@ -92,7 +92,7 @@ def test_a_plan_on_a_ring_ends_and_nothing_stays_held_whenever_a_broker_dies(pha
     plan.run_until(PlanPhase.VERIFYING)
     survivors = [core for name, core in run.virtual.ring_cores.items() if name != dead]
     assert {core.phase for core in survivors} == {BrokerPhase.STEADY}
-    assert not any(core.held for core in survivors)
+    assert not any(core.state.held for core in survivors)
     account = run.virtual.finish()
     assert (account.repeated, account.out_of_order, account.unexpected, account.outstanding) == (0, 0, 0, 0)
     assert not run.overlay.users.is_any_moving

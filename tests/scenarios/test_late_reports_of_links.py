@@ -52,7 +52,7 @@ def readmitted(overlay: OverlayConfiguration, phases: Sequence[CommandPhase] = W
 
 def dead_in(after: StepByStep) -> dict[int, set[str]]:
     """Return the brokers that b1 considers dead, by epoch."""
-    return {epoch: set(tables.dead) for epoch, tables in after.cores["b1"].tables.items()}
+    return {epoch: set(tables.dead) for epoch, tables in after.cores["b1"].state.tables.items()}
 
 
 @ALL_KINDS
@@ -60,7 +60,7 @@ def test_a_late_report_does_not_concern_the_next_life_that_is_being_admitted(ove
     after = readmitted(overlay, (PREPARE,))
     after.lose_peer("b1", "b2")
     assert dead_in(after) == {0: {"b2"}, 1: set()}
-    assert after.cores["b1"].lost_peers == set()
+    assert after.cores["b1"].state.lost_peers == set()
 
 
 @ALL_KINDS
@@ -70,7 +70,7 @@ def test_a_late_report_does_not_concern_the_next_life_in_any_epoch(overlay: Over
     execute(after, overlay.at_epoch(2), (PREPARE,))
     after.lose_peer("b1", "b2")
     assert dead_in(after) == {1: set(), 2: set()}
-    assert after.cores["b1"].lost_peers == set()
+    assert after.cores["b1"].state.lost_peers == set()
 
 
 def test_a_late_report_does_not_concern_the_next_life_once_the_plan_that_admitted_it_is_forgotten() -> None:
@@ -97,7 +97,7 @@ def test_a_report_counts_once_the_next_life_has_sent_something(overlay: OverlayC
     after.feed("b1", "b2", marker)
     after.lose_peer("b1", "b2")
     assert dead_in(after) == {1: {"b2"}}
-    assert after.cores["b1"].lost_peers == {"b2"}
+    assert after.cores["b1"].state.lost_peers == {"b2"}
 
 
 @ALL_KINDS
@@ -122,7 +122,7 @@ def test_a_report_counts_if_the_plan_that_admits_the_next_life_is_aborted(overla
     after = readmitted(overlay, (PREPARE, CommandPhase.ABORT))
     after.lose_peer("b1", "b2")
     assert dead_in(after) == {0: {"b2"}}
-    assert after.cores["b1"].lost_peers == {"b2"}
+    assert after.cores["b1"].state.lost_peers == {"b2"}
 
 
 # --- which epochs a report concerns -----------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def activate(overlay: StepByStep, *brokers: str) -> None:
     """Let brokers activate; publishers that they ask to leave do so."""
     for broker in brokers:
         before = len(overlay.client_effects)
-        overlay.command(broker, ACTIVATE, overlay.cores[broker].tables[1].configuration)
+        overlay.command(broker, ACTIVATE, overlay.cores[broker].state.tables[1].configuration)
         for name, effect in overlay.client_effects[before:]:
             if isinstance(effect, PublisherLeaves):
                 overlay.feed(name, None, LeaveRequest(effect.publisher, effect.connection))

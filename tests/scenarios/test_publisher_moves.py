@@ -195,7 +195,7 @@ def test_only_bounded_losses_occur_if_the_old_home_dies(dies_after_ms: float, is
     assert (account.repeated, account.out_of_order, account.unexpected, account.outstanding) == (0, 0, 0, 0)
     assert account.excused == account.lost
     survivors = [core for name, core in virtual.cores.items() if name != "b00"]
-    assert not any(core.held for core in survivors)
+    assert not any(core.state.held for core in survivors)
     if is_prepared:
         assert virtual.overlay.publishers.home_of("p") == "b03"
         assert account.published > before + 500

@@ -127,8 +127,8 @@ def test_a_broker_leaves_a_tree_once_its_last_child_has_died() -> None:
     topic = topic_at(NEAR, "b2")
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
-    assert topic in overlay.cores["b0"].tables[0].topics
+    assert topic in overlay.cores["b0"].state.tables[0].topics
     for broker in ("b0", "b2"):
         overlay.lose_peer(broker, "b1")
     overlay.run(held=[("b0", "b1"), ("b2", "b1")])
-    assert not any(overlay.cores[broker].tables[0].topics for broker in ("b0", "b2"))
+    assert not any(overlay.cores[broker].state.tables[0].topics for broker in ("b0", "b2"))

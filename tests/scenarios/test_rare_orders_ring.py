@@ -16,8 +16,8 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
+from regraft.producers.brokers.epoch_change import CLIENT_WAIT_MS_MAX
 from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription
-from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
@@ -48,13 +48,13 @@ def test_the_end_of_an_earlier_stay_does_not_remove_the_next_one() -> None:
     overlay.run()
     overlay.publish("b0", "p", topic=topic)
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
-    slow = ("b0", overlay.cores["b0"].tables[0].next_hop("b2"))
+    slow = ("b0", overlay.cores["b0"].state.tables[0].next_hop("b2"))
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic), 1))
     overlay.run(held=[slow])
     assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p", 0)]  # Its earlier stay is not over yet.
     overlay.run()
     assert overlay.effects_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
-    assert overlay.cores["b2"].tables[0].registered[topic]["p"].home == "b1"
+    assert overlay.cores["b2"].state.tables[0].registered[topic]["p"].home == "b1"
 
 
 def test_a_stay_that_ends_before_its_turn_leaves_no_trace() -> None:
@@ -64,12 +64,12 @@ def test_a_stay_that_ends_before_its_turn_leaves_no_trace() -> None:
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
     overlay.run()
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
-    slow = ("b0", overlay.cores["b0"].tables[0].next_hop("b2"))
+    slow = ("b0", overlay.cores["b0"].state.tables[0].next_hop("b2"))
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(topic), 1))
     overlay.feed("b1", None, UnadvertiseRequest("p", 1))
     overlay.run(held=[slow])
     overlay.run()
-    assert not overlay.cores["b2"].tables[0].registered
+    assert not overlay.cores["b2"].state.tables[0].registered
     overlay.feed("b0", None, SubscribeRequest("s", "u", topic_filter(topic)))
     overlay.run()
     assert overlay.got == []
@@ -83,7 +83,7 @@ def test_the_end_of_another_stay_changes_nothing_at_the_home() -> None:
     overlay.run()
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.run()
-    assert overlay.cores["b1"].tables[0].registered[topic]["p"].connection == 1
+    assert overlay.cores["b1"].state.tables[0].registered[topic]["p"].connection == 1
 
 
 def test_a_topic_dropped_and_requested_again_during_a_preparation_is_served_in_the_next_epoch() -> None:
@@ -150,7 +150,7 @@ def test_a_user_that_misses_its_move_ends_and_blocks_no_plan() -> None:
     overlay.execute(target, moves)
     assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
-    assert not any(core.routing.trees.locals for core in overlay.cores.values())
+    assert not any(core.state.locals for core in overlay.cores.values())
 
 
 def test_a_user_that_never_reports_that_it_is_drained_ends_and_blocks_no_plan() -> None:
@@ -169,7 +169,7 @@ def test_a_user_that_never_reports_that_it_is_drained_ends_and_blocks_no_plan() 
     overlay.execute(target, phases=(ACTIVATE, RETIRE))
     assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     assert overlay.answered(Outcome.RETIRED) == {"b0", "b1"}
-    assert not any(core.routing.trees.locals for core in overlay.cores.values())
+    assert not any(core.state.locals for core in overlay.cores.values())
 
 
 def test_a_user_is_waited_for_while_its_old_home_serves_one_of_its_topics() -> None:
@@ -213,7 +213,7 @@ def test_a_user_whose_stay_its_home_has_ended_is_not_attached(comes_first: bool)
     assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     if not comes_first:
         overlay.feed("b1", None, attach)
-    assert not overlay.cores["b1"].routing.trees.locals
+    assert not overlay.cores["b1"].state.locals
 
 
 def test_end_is_sent_only_if_a_path_changes_or_a_user_moves() -> None:
@@ -259,7 +259,7 @@ def test_the_end_of_a_publisher_does_not_overtake_its_notifications(slow: tuple[
     assert overlay.got == []
     overlay.run()
     assert overlay.got == [("s", "p", 0)]
-    assert not overlay.cores["b1"].tables[1].registered
+    assert not overlay.cores["b1"].state.tables[1].registered
 
 
 def test_the_end_of_a_publisher_that_overtakes_its_registration_leaves_no_trace() -> None:
@@ -276,7 +276,7 @@ def test_the_end_of_a_publisher_that_overtakes_its_registration_leaves_no_trace(
     overlay.run(held=[slow])
     assert overlay.links[slow]
     overlay.run()
-    assert not any(tables.registered for tables in overlay.cores["b1"].tables.values())
+    assert not any(tables.registered for tables in overlay.cores["b1"].state.tables.values())
     overlay.execute(DETOUR, phases=(ACTIVATE, RETIRE))
     assert overlay.answered(Outcome.RETIRED) == set(overlay.brokers)
 
@@ -351,7 +351,7 @@ def test_a_returning_publisher_is_confirmed_once_every_rendezvous_knows_of_its_e
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
     target = RingConfiguration.of(1, 6, {"b0": 3, "b1": 40, "b2": 20})
-    slow = ("b0", overlay.cores["b0"].tables[0].next_hop("b2"))
+    slow = ("b0", overlay.cores["b0"].state.tables[0].next_hop("b2"))
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic), 0))
     overlay.run()
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))

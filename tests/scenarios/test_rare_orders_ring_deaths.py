@@ -15,8 +15,8 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
+from regraft.producers.brokers.broker_protocol import BROKER_DIED, FROM_THE_DEAD
 from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription, Register
-from regraft.producers.brokers.two_epochs import BROKER_DIED, FROM_THE_DEAD
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
@@ -173,7 +173,7 @@ def test_a_stay_of_a_publisher_ends_with_its_home_after_everything_it_published(
     slow = ("b1", "b2")
     overlay.feed("b4", None, AdvertiseRequest("p", ALL, 1))
     overlay.run_alive(slow)
-    registered = overlay.cores["b3"].tables[0].registered
+    registered = overlay.cores["b3"].state.tables[0].registered
     assert registered[TOPIC]["p"].home == "b1"
     overlay.run_alive()
     overlay.notice()
@@ -211,7 +211,7 @@ def test_a_publisher_whose_end_was_lost_with_a_broker_is_forgotten_by_the_repair
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.run_alive()
     overlay.repair(PREPARE, ACTIVATE, RETIRE)
-    assert not any(core.tables[1].registered for name, core in overlay.cores.items() if name != "b1")
+    assert not any(core.state.tables[1].registered for name, core in overlay.cores.items() if name != "b1")
 
 
 def test_a_next_stay_that_waits_in_both_epochs_begins_in_both() -> None:
@@ -226,7 +226,7 @@ def test_a_next_stay_that_waits_in_both_epochs_begins_in_both() -> None:
     overlay.repair(PREPARE, held=(slow,))
     assert overlay.answered(Outcome.PREPARED) == {"b0", "b2", "b3", "b4"}
     overlay.run_alive()
-    registered = [overlay.cores["b3"].tables[epoch].registered for epoch in (0, 1)]
+    registered = [overlay.cores["b3"].state.tables[epoch].registered for epoch in (0, 1)]
     assert [one[TOPIC]["p"].connection for one in registered] == [1, 1]
     overlay.repair(ACTIVATE, RETIRE)
     assert overlay.effects_of(AdvertiseConfirmed)[1:] == [AdvertiseConfirmed("p", 1)]
@@ -326,7 +326,7 @@ def test_nothing_is_derived_from_the_earlier_life_of_a_returning_broker() -> Non
     assert {type(one).__name__ for one in sent} == {"Join", "Register"}
     assert any(isinstance(one, Register) and one.epoch == 1 for one in sent)
     overlay.feed("b0", None, prepare)  # Again: its reports of b1 were about the life before.
-    tables = overlay.cores["b0"].tables
+    tables = overlay.cores["b0"].state.tables
     assert (tables[0].dead, tables[1].dead) == ({"b1"}, set())
 
 
@@ -357,4 +357,4 @@ def test_a_returning_broker_is_on_all_paths_again_and_its_earlier_life_on_none()
     overlay.run()
     assert overlay.got == [("s", "p", 1)]
     assert [(one.notification.sequence, one.reason) for one in overlay.effects_of(Dropped)] == [(0, FROM_THE_DEAD)]
-    assert not any(core.lost_peers for core in overlay.cores.values())
+    assert not any(core.state.lost_peers for core in overlay.cores.values())

@@ -129,7 +129,7 @@ def test_a_stay_that_ends_while_it_waits_does_not_begin() -> None:
     overlay.run_alive()
     overlay.change(RETIRE)
     assert overlay.answered(Outcome.RETIRED) == LIVING
-    assert not overlay.cores["b2"].tables[1].registered
+    assert not overlay.cores["b2"].state.tables[1].registered
     assert confirmed(overlay) == [0]
 
 
@@ -143,7 +143,7 @@ def test_a_stay_that_ends_before_its_home_is_prepared_does_not_wait_any_more() -
     overlay.feed("b1", None, UnadvertiseRequest("p", 1))
     overlay.run_alive(NEW_WAY)
     overlay.run_alive()
-    tables = overlay.cores["b2"].tables
+    tables = overlay.cores["b2"].state.tables
     assert not any(tables[epoch].registered or tables[epoch].successors for epoch in (0, 1))
 
 
@@ -157,7 +157,7 @@ def test_a_stay_confirmed_during_a_repair_begins_when_that_is_over() -> None:
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(AT_B2), 1))
     overlay.change(PREPARE, [("b1", "b2")], ["b1"])
     overlay.run_alive()
-    assert overlay.cores["b2"].tables[0].registered[AT_B2]["p"].connection == 1
+    assert overlay.cores["b2"].state.tables[0].registered[AT_B2]["p"].connection == 1
     assert confirmed(overlay) == [0]
     overlay.change(ABORT)
     assert confirmed(overlay) == [0, 1]

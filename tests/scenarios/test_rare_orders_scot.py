@@ -81,7 +81,7 @@ def test_the_last_notifications_of_a_stay_are_taken_behind_a_plan_that_brings_th
     overlay.run()
     overlay.execute(TARGET, phases=(RETIRE,))
     assert overlay.got == [("s", "p", number) for number in range(1 if ends else 2)]
-    assert not overlay.cores["b1"].tables[1].earlier
+    assert not overlay.cores["b1"].state.tables[1].earlier
 
 
 def test_a_publisher_is_taken_by_a_broker_that_has_not_heard_of_the_end_of_its_earlier_stay_there() -> None:
@@ -99,4 +99,7 @@ def test_a_publisher_is_taken_by_a_broker_that_has_not_heard_of_the_end_of_its_e
     overlay.run()
     overlay.execute(TARGET, phases=(RETIRE,))
     assert overlay.effects_of(PublisherTaken) == [PublisherTaken("p", 2)]
-    assert {broker: list(core.tables[1].hosted) for broker, core in overlay.cores.items()} == {"b0": [], "b1": ["p"]}
+    assert {broker: list(core.state.tables[1].hosted) for broker, core in overlay.cores.items()} == {
+        "b0": [],
+        "b1": ["p"],
+    }

@@ -191,9 +191,9 @@ def test_a_subscription_that_ends_between_two_phases_is_forgotten_everywhere(hom
         overlay.feed(home, None, LeaveRequest("nobody"))  # Any message: the ended subscription is released now.
         complete(overlay, phase, done)
         for core in overlay.cores.values():
-            assert not core.tables[1].entries, (phase, done)
+            assert not core.state.tables[1].entries, (phase, done)
             assert not core.routing.interests.locals, (phase, done)
-            assert all(not one.vector for one in core.tables[1].hosted.values()), (phase, done)
+            assert all(not one.vector for one in core.state.tables[1].hosted.values()), (phase, done)
 
 
 @pytest.mark.parametrize("is_retired", [False, True])
@@ -242,7 +242,7 @@ def test_a_plan_that_is_aborted_leaves_the_subscriptions_that_came_during_it() -
     overlay.publish("b0", "p", symbol="A")
     overlay.run()
     assert overlay.got == [("t", "p", 0), ("s", "p", 0)]
-    assert {name: sorted(core.tables[0].entries) for name, core in overlay.cores.items()} == {
+    assert {name: sorted(core.state.tables[0].entries) for name, core in overlay.cores.items()} == {
         "b0": [], "b1": ["s", "t"], "b2": [], "b3": ["s", "t"],
     }  # fmt: skip
 
@@ -262,7 +262,7 @@ def test_a_broker_that_is_dead_stays_dead_in_the_next_epoch() -> None:
         overlay.run()
     assert overlay.answered(Outcome.RETIRED) == set(living)
     overlay.feed("b1", "b3", Subscribe(0, "t", "b3", ALL, 0))
-    assert "t" not in overlay.cores["b1"].tables[2].entries
+    assert "t" not in overlay.cores["b1"].state.tables[2].entries
 
 
 @pytest.mark.parametrize("phase", [PREPARE, ACTIVATE])
@@ -283,7 +283,7 @@ def test_a_subscription_of_a_rivals_plan_for_the_same_epoch_is_ignored() -> None
     overlay = in_phases(PREPARE, SQUARE.brokers)
     overlay.feed("b0", "b2", Subscribe(1, "t", "b2", ALL, 1))
     overlay.run()
-    assert all("t" not in tables.entries for tables in overlay.cores["b0"].tables.values())
+    assert all("t" not in tables.entries for tables in overlay.cores["b0"].state.tables.values())
 
 
 def test_a_subscription_that_has_the_name_of_a_publisher_stays_when_that_moves() -> None:
@@ -310,10 +310,10 @@ def test_subscriptions_are_issued_again_when_some_of_them_move() -> None:
         overlay.command(broker, PREPARE, NEXT, emptied=(HomeMove("b0", "b1"),))
     overlay.feed("b1", None, ArriveRequest(1, "m", "m", ALL))
     overlay.run()
-    assert {name: sorted(core.tables[1].entries) for name, core in overlay.cores.items()} == {
+    assert {name: sorted(core.state.tables[1].entries) for name, core in overlay.cores.items()} == {
         "b0": [], "b1": ["m", "s"], "b2": [], "b3": ["m", "s"],
     }  # fmt: skip
-    assert "m" in overlay.cores["b0"].tables[0].entries
+    assert "m" in overlay.cores["b0"].state.tables[0].entries
 
 
 def test_subscriptions_are_issued_again_when_a_broker_rejoins_at_its_place() -> None:
@@ -330,4 +330,4 @@ def test_subscriptions_are_issued_again_when_a_broker_rejoins_at_its_place() -> 
         ))  # fmt: skip
     overlay.run()
     assert overlay.answered(Outcome.PREPARED) == set(overlay.brokers)
-    assert "s" in overlay.cores["b3"].tables[1].entries
+    assert "s" in overlay.cores["b3"].state.tables[1].entries

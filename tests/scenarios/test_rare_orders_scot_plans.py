@@ -27,8 +27,8 @@ from regraft.producers.brokers.broker_messages import (
     SubscriberMoves,
     UnadvertiseRequest,
 )
+from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
 from regraft.producers.brokers.scot_interests import LINGER_MS
-from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove
 from tests.scenarios.step_by_step import ALL, StepByStep
@@ -64,7 +64,7 @@ def command_all(
     Without a target, the plan leaves the overlay as it is, so that all subscriptions stay where they are known.
     """
     if target is None:
-        target = overlay.cores["b1"].tables[min(overlay.cores["b1"].tables)].configuration.at_epoch(1)
+        target = overlay.cores["b1"].state.tables[min(overlay.cores["b1"].state.tables)].configuration.at_epoch(1)
     for broker in overlay.brokers:
         overlay.command(broker, phase, target, moves, TURNS if target is TURNED else (), emptied=emptied)
     overlay.run(held)
@@ -72,7 +72,7 @@ def command_all(
 
 def hosted(overlay: StepByStep, broker: str, epoch: int = 1) -> dict[str, int]:
     """Return the publishers at home at a broker in an epoch, with their stays."""
-    return {name: one.connection for name, one in overlay.cores[broker].tables[epoch].hosted.items()}
+    return {name: one.connection for name, one in overlay.cores[broker].state.tables[epoch].hosted.items()}
 
 
 # --- subscriptions and publishers -------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_messages_of_an_earlier_stay_change_nothing_of_a_later_one() -> None:
     assert hosted(overlay, "b0", 0) == {"p": 2}
     overlay.run([("b0", "b1")])
     assert overlay.effects_of(AdvertiseConfirmed) == []
-    assert overlay.cores["b0"].tables[0].hosted["p"].vector == 0
+    assert overlay.cores["b0"].state.tables[0].hosted["p"].vector == 0
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 1))
     overlay.feed("b0", None, UnadvertiseRequest("p", 1))
     assert hosted(overlay, "b0", 0) == {"p": 2}
@@ -202,7 +202,7 @@ def test_nothing_is_taken_from_a_broker_that_counts_as_dead() -> None:
     overlay.feed("b2", "b0", Subscribe(0, "t", "b0", ALL, 0))
     assert overlay.got == []
     assert [one.reason for one in overlay.effects_of(Dropped)] == [FROM_THE_DEAD]
-    assert "t" not in overlay.cores["b2"].tables[0].entries
+    assert "t" not in overlay.cores["b2"].state.tables[0].entries
 
 
 # --- what a prepared broker has waited for ----------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def test_a_publisher_that_ends_during_a_plan_ends_in_both_epochs() -> None:
     overlay.feed("b0", None, UnadvertiseRequest("p", 0))
     overlay.execute(NEXT, phases=(ACTIVATE, RETIRE))
     assert hosted(overlay, "b0") == {}
-    assert not any(core.tables[1].remotes for core in overlay.cores.values())
+    assert not any(core.state.tables[1].remotes for core in overlay.cores.values())
 
 
 @pytest.mark.parametrize("target", [NEXT, TURNED])
@@ -328,7 +328,7 @@ def test_the_old_epoch_is_the_last_that_a_client_waited_for() -> None:
     for phase in (PREPARE, ACTIVATE):
         command_all(overlay, phase)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
-    overlay.cores["b0"].tables[1].hosted["p"].awaited.clear()
+    overlay.cores["b0"].state.tables[1].hosted["p"].awaited.clear()
     overlay.links.clear()
     overlay.command("b0", RETIRE, NEXT)
     assert overlay.effects_of(AdvertiseConfirmed) == [AdvertiseConfirmed("p")]
@@ -444,7 +444,7 @@ def test_an_old_home_holds_what_its_publisher_sends_from_the_next_one_before_its
     command_all(overlay, ACTIVATE)
     overlay.publish("b1", "p", symbol="A")
     overlay.run()
-    assert overlay.cores["b0"].tables[0].is_drained
+    assert overlay.cores["b0"].state.tables[0].is_drained
     assert overlay.got == []
     overlay.feed("b0", None, LeaveRequest("p", 0))
     assert overlay.got == [("s", "p", 0)]

@@ -18,7 +18,7 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
+from regraft.producers.brokers.epoch_change import CLIENT_WAIT_MS_MAX
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
@@ -96,7 +96,7 @@ def test_a_subscription_leaves_nothing_behind_whichever_broker_still_knew_its_pu
     overlay.execute(target)
     overlay.feed("b1", None, CancelRequest("s"))
     overlay.run()
-    assert not any(core.tables[1].entries for core in overlay.cores.values())
+    assert not any(core.state.tables[1].entries for core in overlay.cores.values())
 
 
 def test_a_subscription_is_withdrawn_from_where_its_publisher_has_moved_away() -> None:
@@ -108,9 +108,9 @@ def test_a_subscription_is_withdrawn_from_where_its_publisher_has_moved_away() -
     overlay.run()
     target = PAIR.replaced(1, [], [])
     overlay.execute(target, (ClientMove("p", "b0", "b1"),), phases=(PREPARE,))
-    assert "s" in overlay.cores["b0"].tables[0].entries
-    assert not overlay.cores["b0"].tables[1].entries
-    assert not overlay.cores["b1"].tables[1].entries["s"].forwarded
+    assert "s" in overlay.cores["b0"].state.tables[0].entries
+    assert not overlay.cores["b0"].state.tables[1].entries
+    assert not overlay.cores["b1"].state.tables[1].entries["s"].forwarded
 
 
 def test_a_subscription_withdrawn_from_a_neighbour_is_sent_again_for_a_publisher_that_connects_meanwhile() -> None:
@@ -238,7 +238,7 @@ def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
     overlay.execute(first)
     overlay.execute(second, phases=(PREPARE, ACTIVATE))
     overlay.command("b0", RETIRE, first)
-    assert set(overlay.cores["b0"].tables) == {1, 2}
+    assert set(overlay.cores["b0"].state.tables) == {1, 2}
 
 
 def test_a_preparing_broker_is_not_activated() -> None:

@@ -21,7 +21,7 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
+from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
 from regraft.schemas.command import Command, Outcome
 from tests.scenarios.step_by_step import ALL
 from tests.scenarios.tree_repair import (
@@ -235,7 +235,7 @@ def test_a_returning_broker_is_no_longer_dead_wherever_it_joins(peer: str) -> No
     overlay.publish("b0", "p", symbol="A")
     overlay.run()
     assert (overlay.publishers_at("b1"), overlay.got) == ({"p": 0}, [("s", "p", 0)])
-    assert overlay.cores["b0"].lost_peers == set()
+    assert overlay.cores["b0"].state.lost_peers == set()
 
 
 def test_a_broker_that_rejoins_at_its_old_link_acknowledges_a_publisher_that_comes_meanwhile() -> None:

@@ -11,6 +11,7 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserTaken,
 )
+from regraft.producers.brokers.epoch_change import CLIENT_WAIT_MS_MAX
 from regraft.producers.brokers.ring_messages import (
     AttachRequest,
     DrainedRequest,
@@ -18,7 +19,6 @@ from regraft.producers.brokers.ring_messages import (
     MoveAckRequest,
     MovedSubscription,
 )
-from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
@@ -104,7 +104,7 @@ def test_a_request_at_an_active_old_home_takes_no_new_place_in_the_old_epoch() -
     assert ("b0", Confirmed("new")) not in overlay.client_effects
     overlay.command("b0", RETIRE, TARGET)
     assert ("b0", Confirmed("new")) in overlay.client_effects
-    assert not overlay.cores["b0"].routing.trees.locals
+    assert not overlay.cores["b0"].state.locals
 
 
 def test_the_next_home_is_not_drained_before_a_user_knows_that_it_is_taken() -> None:
@@ -128,7 +128,7 @@ def test_a_user_that_misses_that_it_is_taken_ends_and_blocks_no_plan() -> None:
     assert overlay.effects_of(ClientDropped) == [ClientDropped("u", 0, is_over=True)]
     assert overlay.answered(Outcome.DRAINED) == {"b0", "b1"}
     ask(overlay, "late", AT_1)
-    assert "late" not in overlay.cores["b1"].routing.trees.locals
+    assert "late" not in overlay.cores["b1"].state.locals
 
 
 def test_a_subscription_ended_before_the_old_home_confirmed_it_is_not_waited_for() -> None:

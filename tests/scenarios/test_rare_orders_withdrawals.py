@@ -48,7 +48,7 @@ def assert_that_s_leaves_nothing_behind(overlay: StepByStep, target: TreeConfigu
     assert overlay.answered(Outcome.RETIRED) == set(overlay.brokers)
     overlay.feed("b0", None, CancelRequest("s"))
     overlay.run()
-    assert not any(core.tables[1].entries for core in overlay.cores.values())
+    assert not any(core.state.tables[1].entries for core in overlay.cores.values())
 
 
 def come_and_end(overlay: StepByStep, home: str) -> None:
@@ -239,4 +239,4 @@ def test_what_a_broker_has_withdrawn_without_holding_it_is_sent_again_after_its_
         overlay.run()
     assert overlay.answered(Outcome.PREPARED) == set(brokers)
     assert overlay.effects_of(Cancelled) == [Cancelled("s")]
-    assert not any(core.tables[1].entries for core in overlay.cores.values())
+    assert not any(core.state.tables[1].entries for core in overlay.cores.values())

@@ -26,7 +26,7 @@ def test_reassignments_and_moves_under_traffic_lose_nothing(seed: int) -> None:
     assert account.expected > 10_000
     assert run.overlay.users.counts.moved >= 30
     assert {core.epoch for core in run.virtual.ring_cores.values()} == {3}
-    assert all(core.tables[3].configuration == run.ring for core in run.virtual.ring_cores.values())
+    assert all(core.state.tables[3].configuration == run.ring for core in run.virtual.ring_cores.values())
 
 
 def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
@@ -38,8 +38,8 @@ def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
     cores = run.virtual.ring_cores
     for move in moves:
         assert run.overlay.user_home(move.client) == move.home_to
-        assert len([one for one in cores[move.home_to].routing.trees.locals.values() if one.user == move.client]) == 3
-        assert not [one for one in cores[move.home_from].routing.trees.locals.values() if one.user == move.client]
+        assert len([one for one in cores[move.home_to].state.locals.values() if one.user == move.client]) == 3
+        assert not [one for one in cores[move.home_from].state.locals.values() if one.user == move.client]
 
 
 def test_a_reassignment_sends_no_more_messages_than_the_papers_bound() -> None:

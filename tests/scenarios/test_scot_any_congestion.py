@@ -59,13 +59,13 @@ class CongestedSteps(StepByStep):
             self.feed(draw.choice(self.brokers), None, SubscribeRequest(name, name, ALL))
         self.run()
         for core in self.cores.values():
-            core.is_dynamic = is_dynamic
+            core.links.is_dynamic = is_dynamic
 
     def congest(self, share: float) -> None:
         """Let about this share of all link ends be congested, with different loads."""
         for core in self.cores.values():
             queued = {peer: self.draw.randint(20, 29) for peer in core.live_neighbours if self.draw.random() < share}
-            core.observe_links(
+            core.links.observe(
                 {
                     peer: QueueWindow(20, 1, queued[peer]) if peer in queued else QueueWindow(1, 1, 0)
                     for peer in core.live_neighbours
@@ -169,5 +169,5 @@ def test_a_plan_executed_while_notifications_take_detours_loses_and_repeats_noth
                 assert steps.answered(outcome) == set(before.brokers), f"{phase} never ends"
     while steps.cross_any():
         pass
-    assert {core.tables.keys() == {1} for core in steps.cores.values()} == {True}
+    assert {core.state.tables.keys() == {1} for core in steps.cores.values()} == {True}
     steps.assert_each_got_each_once()

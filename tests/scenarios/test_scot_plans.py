@@ -44,7 +44,7 @@ def another(present: ScotConfiguration, draw: random.Random) -> ScotConfiguratio
 
 def random_moves(virtual: VirtualOverlay, draw: random.Random) -> tuple[ClientMove, ...]:
     """Return moves of some publishers to any brokers."""
-    homes = {name: core.broker for core in cores_of(virtual) for name in core.tables[core.epoch].hosted}
+    homes = {name: core.broker for core in cores_of(virtual) for name in core.state.tables[core.epoch].hosted}
     chosen = draw.sample(sorted(homes), draw.randrange(0, 5))
     moves = [ClientMove(name, homes[name], draw.choice(NAMES)) for name in chosen]
     return tuple(sorted(move for move in moves if move.home_from != move.home_to))
@@ -67,7 +67,7 @@ def test_plans_lose_nothing_and_keep_order(seed: int) -> None:
     assert account.is_clean, account
     assert account.expected > 1_000
     assert virtual.overlay.publishers.moves.moved == moved > 0
-    assert {core.tables[core.epoch].configuration.digest for core in cores_of(virtual)} == {present.digest}
+    assert {core.state.tables[core.epoch].configuration.digest for core in cores_of(virtual)} == {present.digest}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -106,18 +106,18 @@ def test_plans_lose_and_repeat_nothing_while_links_are_congested(seed: int) -> N
     assert account.final
     assert account.is_clean, account
     assert account.expected > 500
-    assert sum(core.diverted for core in cores_of(virtual)) > 0
+    assert sum(core.links.diverted for core in cores_of(virtual)) > 0
 
 
 def test_an_aborted_plan_leaves_no_trace() -> None:
     """A broker refuses a move to a broker that does not exist; all continue as before, and the next plan succeeds."""
     virtual = running(1)
     virtual.run_for(2_000)
-    home = next(core for core in cores_of(virtual) if core.tables[0].hosted)
-    publisher = min(home.tables[0].hosted)
+    home = next(core for core in cores_of(virtual) if core.state.tables[0].hosted)
+    publisher = min(home.state.tables[0].hosted)
     plan = PlanOnTheClock(virtual, (ClientMove(publisher, home.broker, "b99"),), SCOT.at_epoch(1))
     plan.run_until(PlanPhase.ABORTED)
-    assert all(set(core.tables) == {0} for core in cores_of(virtual))
+    assert all(set(core.state.tables) == {0} for core in cores_of(virtual))
     after = PlanOnTheClock(virtual, (), SCOT.at_epoch(2), epoch=2)
     after.run_until(PlanPhase.VERIFYING)
     account = virtual.finish()

@@ -64,7 +64,7 @@ def congest(core: ScotBroker, draw: random.Random) -> None:
         peer: QueueWindow(20, 1, 20 + draw.randrange(9)) if draw.random() < share else QueueWindow(1, 1, 0)
         for peer in core.live_neighbours
     }
-    core.observe_links(windows)
+    core.links.observe(windows)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -80,7 +80,7 @@ def test_every_subscriber_gets_everything_once_whatever_links_are_congested(seed
     assert account.final
     assert account.is_clean, account  # Only a detour puts anything out of order.
     assert account.delivered == account.expected > 500
-    assert sum(core.diverted for core in cores_of(virtual)) > 0
+    assert sum(core.links.diverted for core in cores_of(virtual)) > 0
 
 
 def burst_on_one_broker(*, is_dynamic: bool) -> tuple[LedgerSnapshot, int, int]:
@@ -100,7 +100,7 @@ def burst_on_one_broker(*, is_dynamic: bool) -> tuple[LedgerSnapshot, int, int]:
         overlay.publish("p", {"kind": "quote", "parity": number % 2}, 200)
         virtual.run_for(10)
     account = virtual.finish()
-    return account, overlay.hop_count, sum(core.diverted for core in cores_of(virtual))
+    return account, overlay.hop_count, sum(core.links.diverted for core in cores_of(virtual))
 
 
 def test_dynamic_routing_delivers_a_burst_sooner_with_no_more_messages() -> None:

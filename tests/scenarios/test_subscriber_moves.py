@@ -102,7 +102,7 @@ def test_a_home_dies_while_its_subscriber_moves(dies: str, dies_after_ms: float,
     account = virtual.finish()
     assert (account.repeated, account.out_of_order, account.unexpected, account.outstanding) == (0, 0, 0, 0)
     assert account.excused == account.lost
-    assert not any(core.held for name, core in virtual.cores.items() if name != dies)
+    assert not any(core.state.held for name, core in virtual.cores.items() if name != dies)
 
 
 def test_a_broker_leaves_while_it_has_subscribers() -> None:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from regraft.producers.brokers.broker_messages import Effect, Notification
+from regraft.producers.brokers.switch_epochs import switch
 from regraft.producers.brokers.tree_change import TreeChange
+from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import RoutingTables
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 from regraft.schemas.command import Command
@@ -64,7 +66,7 @@ def test_without_the_old_home_in_the_hold_order_breaks(monkeypatch: pytest.Monke
 
     def by_new_home(self: TreeChange, tables: RoutingTables, notification: Notification) -> bool:
         home = notification.home
-        return self._core.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
+        return self._state.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
 
     monkeypatch.setattr(TreeChange, "flow_has_ended", by_new_home)
     assert happens("out_of_order", range(60))
@@ -73,13 +75,13 @@ def test_without_the_old_home_in_the_hold_order_breaks(monkeypatch: pytest.Monke
 def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """An old home that activates with notifications of a moving publisher still in its queue loses them."""
     monkeypatch.setattr(TreeChange, "note_leave", lambda *_: [])
-    switch = TwoEpochBroker._activate
+    activate = TwoEpochBroker._activate
 
     def at_once(self: TwoEpochBroker[Any, Any], command: Command, now_ms: float) -> list[Effect]:
-        effects = switch(self, command, now_ms)
-        under_way = self.under_way
+        effects = activate(self, command, now_ms)
+        under_way = self.state.under_way
         if under_way is not None and under_way.leaving and not under_way.is_active:
-            effects += self.switch(under_way, now_ms)
+            effects += switch(self.state, self.routing.change, under_way, now_ms)
         return effects
 
     monkeypatch.setattr(TwoEpochBroker, "_activate", at_once)
@@ -88,7 +90,7 @@ def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypa
 
 def test_without_waiting_for_all_to_be_prepared_notifications_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that reports prepared before its subscriptions have settled loses notifications."""
-    monkeypatch.setattr(TreeChange, "is_ready", lambda *_: True)
+    monkeypatch.setattr(TreeInterests, "is_ready", lambda *_: True)
     assert happens("lost", range(60))
 
 

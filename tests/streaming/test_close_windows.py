@@ -146,8 +146,8 @@ def test_congestion_is_in_over_out_times_the_queue(moved_in: int, moved_out: int
     assert row.queue is not None
     assert row.queue.congestion == congestion
     broker = ScotBroker("b00", SCOT, 1)  # Brokers apply the same rule to their own, shorter windows.
-    broker.observe_links({"b01": QueueWindow(moved_in, moved_out, 7)})
-    assert broker.loads == {"b01": congestion}
+    broker.links.observe({"b01": QueueWindow(moved_in, moved_out, 7)})
+    assert broker.links.loads == {"b01": congestion}
 
 
 def test_the_mean_wait_is_that_of_the_messages_that_left() -> None:

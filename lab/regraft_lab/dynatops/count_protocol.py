@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -30,6 +31,7 @@ from regraft.api.brokers import (
     Message,
     RingPlanUnderWay,
     RingRouting,
+    RingState,
     RingTables,
     Send,
     TwoEpochBroker,
@@ -71,7 +73,8 @@ class CountingCore(TwoEpochBroker[RingTables, RingPlanUnderWay]):
     """A broker that counts the messages it sends, and requests of its clients, by kind."""
 
     def __init__(self, broker: str, configuration: RingConfiguration, boot_ms: int, sent: Counter[str]) -> None:
-        super().__init__(broker, RingTables(broker, configuration), boot_ms, RingRouting)
+        state = RingState(broker, RingTables(broker, configuration))
+        super().__init__(state, boot_ms, partial(RingRouting, state))
         self._sent = sent
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:

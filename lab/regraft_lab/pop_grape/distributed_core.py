@@ -8,9 +8,11 @@ publish/subscribe messaging for internal communications" (Cheung09, section 1).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from regraft.api.brokers import (
+    BrokerState,
     ClientRequest,
     Deliver,
     Effect,
@@ -20,6 +22,7 @@ from regraft.api.brokers import (
     Send,
     TreePlanUnderWay,
     TreeRouting,
+    TreeState,
     TwoEpochBroker,
 )
 from regraft.api.transitions import Command
@@ -56,7 +59,8 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         on_sent: Callable[[str, str, TraceMessage], None],
         on_decided: Callable[[Chosen | Gathered], None],
     ) -> None:
-        super().__init__(broker, RoutingTables(broker, configuration), boot_ms, TreeRouting)
+        state: TreeState = BrokerState(broker, RoutingTables(broker, configuration))
+        super().__init__(state, boot_ms, partial(TreeRouting, state))
         self.tracer = tracer
         self._on_sent = on_sent
         self._on_decided = on_decided
@@ -76,12 +80,12 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
             notification = self.tracer.mark(notification, now_ms)
         if TRACE_HEADER not in notification.content:
             return super().handle(source, notification, now_ms)
-        held_count = len(self.held)
+        held_count = len(self.state.held)
         effects = super().handle(source, notification, now_ms)
         peers = tuple(effect.peer for effect in effects if isinstance(effect, Send))
         deliveries = [effect for effect in effects if isinstance(effect, Deliver)]
-        if len(self.held) > held_count:  # In a transition it is delivered later, but counts now.
-            deliveries.append(self.held[-1])
+        if len(self.state.held) > held_count:  # In a transition it is delivered later, but counts now.
+            deliveries.append(self.state.held[-1])
         local_count = sum(len(delivery.subscriptions) for delivery in deliveries)
         return effects + self._executed(self.tracer.on_notification(source, notification, peers, local_count))
 

@@ -154,7 +154,7 @@ def paper_migration(virtual: VirtualOverlay, move: Move, host: str) -> PaperMigr
     """
     delay_ms = virtual.overlay.timing.link_delay_ms
     links = list(pairwise(move.path))
-    tables = {broker: core.tables[core.epoch] for broker, core in virtual.cores.items()}
+    tables = {broker: core.state.tables[core.epoch] for broker, core in virtual.cores.items()}
     matching = [entry for entry in tables[move.path[0]].entries.values() if move.publisher in entry.matching]
     forwarded = sum(
         tables[peer].next_hop.get(entry.home) == broker and entry.subscription not in tables[peer].entries

@@ -84,7 +84,7 @@ class CachedOverlay:
     def present(self) -> TreeConfiguration:
         """The tree that notifications published at the executor currently take."""
         core = self.virtual.cores[self.executor]
-        return core.tables[core.epoch].configuration
+        return core.state.tables[core.epoch].configuration
 
     @property
     def notification_cost(self) -> float:
@@ -182,7 +182,7 @@ class DistributedOverlay(CachedOverlay):
     def view(self, name: str) -> LocalView:
         """Return a broker's current view of the overlay."""
         core = self.virtual.cores[name]
-        trees = {epoch: tables.configuration for epoch, tables in core.tables.items()}
+        trees = {epoch: tables.configuration for epoch, tables in core.state.tables.items()}
         return LocalView(trees, core.epoch, core.phase is BrokerPhase.STEADY)
 
     def _on_period(self, name: str) -> bool:

@@ -110,7 +110,7 @@ def test_the_plans_that_brokers_remember_are_bounded(overlay: OverlayConfigurati
     broker.go((PREPARE, ACTIVATE, RETIRE), 2, 1)
     for epoch in range(3, 3 + 2 * PLANS_KEPT_MAX):
         broker.go((ABORT,), epoch, 2)
-    assert len(broker.core.fence._owners) <= PLANS_KEPT_MAX + 2
+    assert len(broker.core.state.fence._owners) <= PLANS_KEPT_MAX + 2
     broker.go((RETIRE,), 2, 1)
     for phase in OF_PLANS:
         (answer,) = broker.obey(broker.command(phase, 1))
@@ -208,4 +208,4 @@ def test_a_report_gives_the_state_that_the_broker_holds(overlay: OverlayConfigur
     (answer,) = broker.obey(broker.command(REPORT, 0, term=TERM + 1))
     prepare = broker.command(PREPARE, 1)
     assert (answer.epoch_to, answer.plan_held, answer.digest) == (1, prepare.plan, prepare.digest)
-    assert answer.term == broker.core.fence.term == TERM + 1
+    assert answer.term == broker.core.state.fence.term == TERM + 1

@@ -127,16 +127,16 @@ def test_an_install_puts_a_broker_outside_from_every_phase(overlay: OverlayConfi
     if phase is not BrokerPhase.STEADY:
         command = prepare_same(overlay, "a")
         core.handle(None, command, 2)
-        core.under_way.is_prepared = phase is not BrokerPhase.PREPARING
+        core.state.under_way.is_prepared = phase is not BrokerPhase.PREPARING
         if phase in (BrokerPhase.DRAINING, BrokerPhase.DRAINED):
             core.handle(None, msgspec.structs.replace(command, phase=CommandPhase.ACTIVATE), 3)
-            core.under_way.is_drained_reported = phase is BrokerPhase.DRAINED
+            core.state.under_way.is_drained_reported = phase is BrokerPhase.DRAINED
     assert core.phase is phase
     effects = core.handle(None, install(overlay, "a"), 5)
     assert effects[:-1] == [ClientDropped("p", 2), ClientDropped("user", 4)]
     assert (effects[-1].result.outcome, core.phase, core.epoch) == (Outcome.INSTALLED, BrokerPhase.STEADY, 7)
-    assert (core.live_neighbours, sorted(core.tables)) == ((), [7])
-    assert (core.fence.plan_of(7), core.fence.term) == ("plan-7", 1)
+    assert (core.live_neighbours, sorted(core.state.tables)) == ((), [7])
+    assert (core.state.fence.plan_of(7), core.state.fence.term) == ("plan-7", 1)
     assert core.routing.clients_here() == {}
 
 
@@ -147,7 +147,7 @@ def test_a_plan_overtaken_by_an_install_can_only_be_aborted(overlay: OverlayConf
     core: Any = core_of("a", overlay, 0)
     command = prepare_same(overlay, "a")
     core.handle(None, command, 2)
-    core.under_way.is_prepared = is_prepared
+    core.state.under_way.is_prepared = is_prepared
     core.handle(None, install(overlay, "a"), 5)
     for phase in (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE):
         assert outcome_of(core, msgspec.structs.replace(command, phase=phase)) == (Outcome.REFUSED, Refusal.PHASE)
@@ -168,14 +168,14 @@ def test_a_repeated_install_changes_nothing(overlay: OverlayConfiguration) -> No
     """This holds even if the broker has begun to join since, or is inside by a later epoch."""
     core: Any = core_of("b", overlay, 0)
     assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
-    held = core.tables[7]
+    held = core.state.tables[7]
     assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
-    assert core.tables[7] is held
+    assert core.state.tables[7] is held
     command = prepare_same(overlay.at_epoch(7), "b", "b")
     core.handle(None, command, 6)
     assert outcome_of(core, install(overlay, "b")) == (Outcome.INSTALLED, Refusal.NONE)
-    assert sorted(core.tables) == [7, 8]
-    core.under_way.is_prepared = True
+    assert sorted(core.state.tables) == [7, 8]
+    core.state.under_way.is_prepared = True
     for phase in (CommandPhase.ACTIVATE, CommandPhase.RETIRE):
         core.handle(None, msgspec.structs.replace(command, phase=phase), 7)
     assert outcome_of(core, install(overlay, "b")) == (Outcome.REFUSED, Refusal.EPOCH)
@@ -217,7 +217,7 @@ def test_early_messages_for_the_next_epoch_are_kept_for_a_joining_broker() -> No
     for epoch in (5, 8):
         core.handle("a", Advertise(epoch, f"p{epoch}", 0, "a", FILTER), 1)
     core.handle(None, install(TREE, "b"), 2)
-    assert [epoch for epoch, _ in core.early] == [8]
+    assert [epoch for epoch, _, _ in core.state.early] == [8]
     core.handle(None, prepare_same(TREE.at_epoch(7), "b", "b"), 3)
     assert list(core.routing.interests.advertisements) == ["p8"]
 
@@ -243,10 +243,10 @@ def test_a_broker_outside_holds_a_plan_until_it_is_aborted(overlay: OverlayConfi
     digest = overlay.at_epoch(9).digest + DIGEST
     later = msgspec.structs.replace(first, plan="later", epoch_to=9, digest=digest)
     assert outcome_of(core, later) == (Outcome.REFUSED, Refusal.PLAN)
-    assert sorted(core.tables) == [7, 8]
+    assert sorted(core.state.tables) == [7, 8]
     assert outcome_of(core, msgspec.structs.replace(first, phase=CommandPhase.ABORT))[0] is Outcome.ABORTED
     assert outcome_of(core, later) == (Outcome.PREPARED, Refusal.NONE)
-    assert sorted(core.tables) == [7, 9]
+    assert sorted(core.state.tables) == [7, 9]
     assert outcome_of(core, first)[0] is Outcome.REFUSED
 
 
@@ -254,14 +254,14 @@ def test_a_lost_neighbour_that_joins_a_tree_by_an_ordinary_plan_is_no_longer_los
     """The repair around it is over; the tables of the new epoch do not consider its new life dead."""
     older = TreeConfiguration.of(3, "ab", [("a", "b")])
     core: Any = core_of("a", older, 0)
-    core.lost_peers.add("c")
+    core.state.lost_peers.add("c")
     target = older.replaced(4, [], [("a", "c")], change=BrokerChange(joined=frozenset("c")))
     command = Command(
         "next", CommandPhase.PREPARE, "a", 3, 4, links_added=(("a", "c"),), digest=target.digest + DIGEST, term=1,
         brokers_joined=("c",),
     )  # fmt: skip
     core.handle(None, command, 2)
-    assert (core.lost_peers, core.tables[4].dead) == (set(), frozenset())
+    assert (core.state.lost_peers, core.state.tables[4].dead) == (set(), frozenset())
 
 
 @OVERLAYS
@@ -275,10 +275,10 @@ def test_a_leaving_broker_that_counts_as_dead_is_put_outside(
     core.handle(None, command, 1)
     for phase in phases:
         core.handle(None, msgspec.structs.replace(command, phase=phase), 2)
-    assert sorted(core.tables) == [3, 4]
+    assert sorted(core.state.tables) == [3, 4]
     without = msgspec.structs.replace(install(without_c(overlay), "c", epoch=4), digest=command.digest)
     assert outcome_of(core, without) == (Outcome.INSTALLED, Refusal.NONE)
-    assert (sorted(core.tables), core.phase, core.routing.clients_here()) == ([4], BrokerPhase.STEADY, {})
+    assert (sorted(core.state.tables), core.phase, core.routing.clients_here()) == ([4], BrokerPhase.STEADY, {})
 
 
 @OVERLAYS

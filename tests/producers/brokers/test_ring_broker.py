@@ -21,11 +21,10 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UserMoves,
 )
+from regraft.producers.brokers.broker_protocol import ProtocolError
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.brokers.ring_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
-from regraft.producers.brokers.ring_parts import RingBroker
-from regraft.producers.brokers.ring_routing import ring_broker
-from regraft.producers.brokers.two_epochs import ProtocolError
+from regraft.producers.brokers.ring_routing import RingBroker, ring_broker
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, IdMove
@@ -67,7 +66,7 @@ def test_a_relay_joins_for_others_and_confirms_once_the_path_is_established() ->
     assert relay.handle("n7", Join(0, TOPIC, 0), 1) == [Send("n1", Join(0, TOPIC, 0))]
     assert relay.handle("n1", JoinAck(0, TOPIC), 2) == [Send("n7", JoinAck(0, TOPIC))]
     assert relay.handle("n7", Leave(0, TOPIC, 0), 3) == [Send("n1", Leave(0, TOPIC, 0))]
-    assert not relay.tables[0].topics
+    assert not relay.state.tables[0].topics
 
 
 def test_a_broker_leaves_only_after_everything_published_before_has_arrived() -> None:
@@ -82,7 +81,7 @@ def test_a_broker_leaves_only_after_everything_published_before_has_arrived() ->
     assert broker.handle("n1", ahead, 22) == [Deliver(ahead, ("s",))]
     effects = broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23)
     assert effects[-1] == Send("n1", Leave(0, TOPIC, 0))
-    assert not broker.routing.trees.locals
+    assert not broker.state.locals
 
 
 def test_a_broker_that_stays_requests_a_flush_for_ended_subscriptions() -> None:
@@ -98,7 +97,7 @@ def test_a_broker_that_stays_requests_a_flush_for_ended_subscriptions() -> None:
     assert broker.handle("n1", first, 22) == [Deliver(first, ("s", "t", "u"))]
     assert broker.handle("n1", GrantFlush(0, "n5", TOPIC), 23) == [Cancelled("s"), ask]
     broker.handle("n1", GrantFlush(0, "n5", TOPIC), 24)
-    assert sorted(broker.routing.trees.locals) == ["u"]
+    assert sorted(broker.state.locals) == ["u"]
 
 
 def test_a_publisher_registers_at_its_rendezvous() -> None:
@@ -140,8 +139,8 @@ def test_a_user_at_home_is_asked_to_move_and_not_served_in_the_next_epoch() -> N
     home.handle(None, SubscribeRequest("s", "u", topic_filter(TOPIC), 3), 1)
     effects = home.handle(None, prepare(RING.replaced(1, ()), "n1", ClientMove("u", "n1", "n6")), 2)
     assert UserMoves("u", 3, "n6", 1) in effects
-    assert "s" in home.tables[0].topics[TOPIC].subscriptions
-    assert TOPIC not in home.tables[1].topics
+    assert "s" in home.state.tables[0].topics[TOPIC].subscriptions
+    assert TOPIC not in home.state.tables[1].topics
 
 
 def test_a_notification_on_a_topic_that_the_broker_has_left_is_ignored() -> None:
@@ -162,4 +161,4 @@ def test_ended_subscriptions_that_are_never_flushed_are_bounded(monkeypatch: pyt
         broker.handle("n1", JoinAck(0, TOPIC), 2)
         broker.handle(None, CancelRequest(f"s{number}"), 20)
     assert broker.ended_count == 3
-    assert sorted(broker.routing.trees.locals) == ["s3", "s4", "s5"]
+    assert sorted(broker.state.locals) == ["s3", "s4", "s5"]

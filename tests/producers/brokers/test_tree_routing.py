@@ -27,8 +27,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_protocol import BrokerPhase
 from regraft.producers.brokers.match_content import Operator, Predicate
-from regraft.producers.brokers.tree_interests import TreeBroker
-from regraft.producers.brokers.tree_routing import tree_broker
+from regraft.producers.brokers.tree_routing import TreeBroker, tree_broker
 from regraft.schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
@@ -175,7 +174,7 @@ def test_a_middle_broker_keeps_forwarding_until_the_end_is_acknowledged() -> Non
     assert core.handle("a", Unsubscribe(0, "s"), 5) == [Send("c", Unsubscribe(0, "s"))]
     assert core.handle("c", quote(0, epoch=0), 6) == [Send("a", quote(0, epoch=0))]
     assert core.handle("c", UnsubscribeAck(0, "s"), 7) == [Send("a", UnsubscribeAck(0, "s"))]
-    assert core.tables[0].entries == {}
+    assert core.state.tables[0].entries == {}
 
 
 def test_a_broker_off_the_changed_path_prepares_without_a_message() -> None:
@@ -190,7 +189,7 @@ def test_a_broker_off_the_changed_path_prepares_without_a_message() -> None:
     effects = core.handle(None, prepare, 4)
     assert outcomes(effects) == [Outcome.PREPARED]
     assert not [effect for effect in effects if isinstance(effect, Send)]
-    assert core.tables[1].entries["s"].forwarded == {"b"}
+    assert core.state.tables[1].entries["s"].forwarded == {"b"}
 
 
 def test_a_broker_on_the_changed_path_is_prepared_once_its_subscriptions_have_travelled() -> None:
@@ -240,7 +239,7 @@ def test_an_abort_undoes_a_plan_and_bars_a_late_prepare() -> None:
     core = tree_broker("a", CHAIN, 0)
     core.handle(None, command(CommandPhase.PREPARE, "a"), 1)
     assert outcomes(core.handle(None, command(CommandPhase.ABORT, "a"), 2)) == [Outcome.ABORTED]
-    assert sorted(core.tables) == [0]
+    assert sorted(core.state.tables) == [0]
     assert core.phase is BrokerPhase.STEADY
     assert outcomes(core.handle(None, command(CommandPhase.PREPARE, "a"), 3)) == [Outcome.REFUSED]
 

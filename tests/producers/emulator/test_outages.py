@@ -46,7 +46,9 @@ def repair(
 ) -> None:
     """Bring the living brokers to ``target``."""
     present = next(
-        core.tables[target.epoch - 1].configuration for core in virtual.cores.values() if core.epoch == target.epoch - 1
+        core.state.tables[target.epoch - 1].configuration
+        for core in virtual.cores.values()
+        if core.epoch == target.epoch - 1
     )
     plan = Plan(
         f"plan-{target.epoch}", target.epoch - 1, target.epoch, 0, (), (), (), target.links, 0.0, 0.0,
@@ -158,8 +160,8 @@ def test_a_later_death_does_not_excuse_what_another_broker_dropped() -> None:
     """c drops notifications for d while d is alive; the later death of d excuses only those on their way to it."""
     virtual = line()
     virtual.run_until(1_200.0)
-    del virtual.cores["c"].tables[0].entries["s-d"]
-    virtual.cores["c"].tables[0].index.remove("s-d")
+    del virtual.cores["c"].state.tables[0].entries["s-d"]
+    virtual.cores["c"].state.tables[0].index.remove("s-d")
     virtual.run_until(2_000.0)
     virtual.overlay.kill("d", notice_ms=100.0)
     virtual.run_until(4_000.0)
@@ -330,7 +332,7 @@ def test_users_of_a_ring_wait_for_their_home_and_nothing_unexcused_is_lost(seed:
 
 def install(virtual: VirtualOverlay, broker: str, present: TreeConfiguration) -> None:
     """Let a returned broker hold the epoch in force from outside the overlay."""
-    digest = virtual.cores["b"].fence.digest_of(present.epoch)
+    digest = virtual.cores["b"].state.fence.digest_of(present.epoch)
     virtual.send_command(
         Command(
             f"plan-{present.epoch}", CommandPhase.INSTALL, broker, present.epoch, present.epoch,

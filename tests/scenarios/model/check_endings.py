@@ -21,8 +21,8 @@ OF_A_CORE = (
     "here",
     "held",
     "unconfirmed_advertisements",
-    "_postponed",
-    "_early",
+    "postponed",
+    "early",
 )
 LINGERING = ("locals", "entries")  # A structured cyclic overlay serves ended subscriptions a while longer.
 OF_TABLES = ("entries", "withdrawn", "topics", "registered", "successors", "ended", "flushes", "awaited")
@@ -51,10 +51,10 @@ class EndingChecks:
         return "; ".join(fault for fault in faults if fault)
 
     def _core_fault(self, core: Any) -> str:
-        if core.held:
-            return f"{core.broker} holds back {list(core.held)} forever"
-        if core.under_way is not None or len(core.tables) != 1:
-            return f"{core.broker} is {core.phase} with tables of {sorted(core.tables)}"
+        if core.state.held:
+            return f"{core.broker} holds back {list(core.state.held)} forever"
+        if core.state.under_way is not None or len(core.state.tables) != 1:
+            return f"{core.broker} is {core.phase} with tables of {sorted(core.state.tables)}"
         return ""
 
     def _leak(self, state: State) -> str:
@@ -85,7 +85,7 @@ class EndingChecks:
         lingering = LINGERING if isinstance(self._model.configuration, ScotConfiguration) else ()
         names = [name for name in OF_A_CORE if name not in lingering]
         left = [name for part in parts_of(core) for name in names if _is_filled(getattr(part, name, None))]
-        for tables in core.tables.values():
+        for tables in core.state.tables.values():
             for name in OF_TABLES:
                 kept = getattr(tables, name, ())
                 if name not in lingering and _is_filled(kept):

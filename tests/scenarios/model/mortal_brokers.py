@@ -75,7 +75,7 @@ class MortalBrokers:
         found = self._facts.get(number)
         if found is None:
             core = self._model.cores.copy_of(number)
-            found = self._facts[number] = frozenset(core.live_neighbours), frozenset(core.lost_peers)
+            found = self._facts[number] = frozenset(core.live_neighbours), frozenset(core.state.lost_peers)
         return found
 
     # --- what it leads to --------------------------------------------------------------------------------------------

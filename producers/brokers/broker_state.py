@@ -1,0 +1,236 @@
+"""What one broker's core and its kind of overlay share: epochs, the plan under way, and what waits for it.
+
+Each attribute of :class:`BrokerState` comes with its invariant. The core (:mod:`producers.brokers.two_epochs`) changes
+the state by commands, the kind of overlay by messages; neither needs the other for that. Pure data with the queries and
+steps that need no more than it; :mod:`producers.brokers.switch_epochs` has the steps that also need the kind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    ClientRequest,
+    ControlMessage,
+    Deliver,
+    Effect,
+    UnadvertiseRequest,
+    stay_of,
+)
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.command_fence import CommandFence
+from regraft.producers.brokers.neighbour_lives import NeighbourLives
+from regraft.schemas.plan import ClientMove
+
+EARLY_MESSAGES_MAX = 100_000  # Messages kept for epochs not prepared yet.
+
+# The epoch that a message waits for, its source, None if local, and the message.
+Early = tuple[int, str | None, ControlMessage | ClientRequest]
+PublisherRequest = AdvertiseRequest | UnadvertiseRequest
+
+
+@dataclass(slots=True)
+class PlanUnderWay:
+    """The plan under way at this broker; ``moves`` by client.
+
+    The flags are set in this order and never reset: ``is_prepared``, ``is_active``, ``is_drained_reported``.
+    """
+
+    plan: str
+    epoch_from: int
+    epoch_to: int
+    moves: Mapping[str, ClientMove] = field(default_factory=dict)
+    is_prepared: bool = False
+    is_active: bool = False
+    is_drained_reported: bool = False
+    control_messages: int = 0
+
+
+class EpochTables(Protocol):
+    """Everything that a broker knows for one epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch's number."""
+        ...
+
+    @property
+    def configuration(self) -> OverlayConfiguration:
+        """The whole overlay of the epoch."""
+        ...
+
+    @property
+    def neighbours(self) -> Collection[str]:
+        """The brokers that this one is linked to; none if it is outside."""
+        ...
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The brokers that the plan to this epoch names as lost."""
+        ...
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the broker is outside the overlay."""
+        ...
+
+
+Tables = TypeVar("Tables", bound=EpochTables)
+Plan = TypeVar("Plan", bound=PlanUnderWay)
+
+
+class BrokerState(Generic[Tables, Plan]):
+    """The state of one broker that its core and its kind of overlay share."""
+
+    broker: str
+
+    # The epoch that this broker stamps on what is published here. Invariant: it is a key of ``tables``, and grows: by
+    # one when the broker switches, by any number with INSTALL. Outside a switch, nothing changes it.
+    epoch: int
+
+    # The tables of the live epochs. Invariant: without a plan under way there is one entry, that of ``epoch``; with
+    # one there are two, ``epoch_from`` and ``epoch_to`` of the plan. Notifications are routed by the tables of the
+    # epoch that they are stamped with, and by no others.
+    tables: dict[int, Tables]
+
+    # The plan between the two epochs. Invariant: None exactly if ``tables`` has one entry; ``epoch`` is its
+    # ``epoch_from`` until it ``is_active``, and its ``epoch_to`` from then on.
+    under_way: Plan | None
+
+    # Neighbours that links have reported dead. Invariant: each is named in all answers, so that the controller learns
+    # of it, until a plan lets a later life of it join; a neighbour that only the controller has reported is not in it.
+    lost_peers: set[str]
+
+    # Which life of a neighbour the next report of a link is about. Invariant: it has an entry for exactly those
+    # neighbours that the controller has reported dead and whose link has yet to report that same death.
+    lives: NeighbourLives
+
+    # Deliveries of the newer epoch that something of the older one may still have to precede. Invariant: in the order
+    # of arrival; empty without a plan under way; each one is released as soon as the kind need not hold it any longer.
+    held: deque[Deliver]
+
+    # Requests of local publishers that must wait until the plan is over. Invariant: in the order of arrival; at most
+    # two for each publisher, the end of a stay and the beginning of the next.
+    postponed: deque[PublisherRequest]
+
+    # Messages of epochs that are yet to be prepared here: another broker was prepared first. Invariant: all are of
+    # epochs after those of ``tables`` and after ``epoch_aborted_max``, in the order of arrival, at most
+    # EARLY_MESSAGES_MAX. ``has_overflowed``: one was dropped, so the next prepare must be refused.
+    early: deque[Early]
+    has_overflowed: bool
+
+    # The newest epoch aborted here. Invariant: no epoch up to it is prepared any more; it never falls.
+    epoch_aborted_max: int
+
+    # The commands obeyed so far. Invariant: the term never falls, and an epoch never changes its plan.
+    fence: CommandFence
+
+    # The time of the message being handled.
+    now_ms: float
+
+    # Since boot: the most deliveries held back at one time, and the messages to neighbours except notifications.
+    held_count_max: int
+    control_messages_sent: int
+
+    def __init__(self, broker: str, tables: Tables) -> None:
+        self.broker = broker
+        self.early = deque()
+        self.has_overflowed = False
+        self.epoch_aborted_max = -1
+        self.fence = CommandFence()
+        self.now_ms = 0.0
+        self.held_count_max = 0
+        self.control_messages_sent = 0
+        self.begin_with(tables)
+
+    def begin_with(self, tables: Tables) -> None:
+        """Hold these tables, and no other state of clients and neighbours."""
+        self.epoch = tables.epoch
+        self.tables = {tables.epoch: tables}
+        self.under_way = None
+        self.lost_peers = set()  # A dead neighbour of an earlier overlay may be back.
+        self.lives = NeighbourLives()
+        self.held = deque()
+        self.postponed = deque()
+
+    # --- epochs and phases -------------------------------------------------------------------------------------------
+
+    def epochs(self) -> list[Tables]:
+        """Return the tables of all live epochs, oldest first."""
+        return [self.tables[epoch] for epoch in sorted(self.tables)]
+
+    def begin_plan(self, under_way: Plan, tables: Tables) -> None:
+        """Start a plan, with the tables of its epoch to fill."""
+        self.lives.begin_plan(self.tables[self.epoch].configuration, tables.configuration, tables.lost)
+        self.tables[tables.epoch] = tables
+        self.under_way = under_way
+
+    @property
+    def phase(self) -> BrokerPhase:
+        """The phase of this broker in a transition."""
+        if self.under_way is None:
+            return BrokerPhase.STEADY
+        if not self.under_way.is_active:
+            return BrokerPhase.PREPARED if self.under_way.is_prepared else BrokerPhase.PREPARING
+        return BrokerPhase.DRAINED if self.under_way.is_drained_reported else BrokerPhase.DRAINING
+
+    @property
+    def takes_clients(self) -> bool:
+        """Whether clients may connect: the broker is in the overlay of every live epoch.
+
+        A joining broker accepts none until the older epoch is retired: nothing published in that comes here.
+        """
+        return not any(tables.is_outside for tables in self.tables.values())
+
+    def note_reported(self, dead: set[str]) -> None:
+        """Note that the controller reports brokers dead; links to neighbours may have yet to do so."""
+        self.lives.note_reported(dead.intersection(self.epochs()[0].neighbours) - self.lost_peers)
+
+    # --- messages that come too early --------------------------------------------------------------------------------
+
+    def keep_early(self, epoch: int, source: str | None, message: ControlMessage | ClientRequest) -> list[Effect]:
+        """Keep a message of an epoch that is yet to be prepared; ignore one of a finished epoch."""
+        if epoch > max(self.tables) and epoch > self.epoch_aborted_max:
+            if len(self.early) >= EARLY_MESSAGES_MAX:
+                self.has_overflowed = True
+            else:
+                self.early.append((epoch, source, message))
+        return []
+
+    def take_early(self, epoch: int) -> list[tuple[str | None, ControlMessage | ClientRequest]]:
+        """Return the messages kept for an epoch that is prepared now, in order; forget those of other epochs."""
+        early = [(source, kept) for known, source, kept in self.early if known == epoch]
+        self.early.clear()
+        return early
+
+    def forget_early(self, epoch_max: int) -> None:
+        """Forget the messages kept for epochs up to this one: it is over."""
+        self.early = deque(one for one in self.early if one[0] > epoch_max)
+
+    # --- requests that wait until the plan, or whatever else they wait for, is over ----------------------------------
+
+    def postpone(self, request: PublisherRequest) -> list[Effect]:
+        """Keep a request until the plan, or whatever else it waits for, is over."""
+        self.postponed.append(request)
+        return []
+
+    def is_postponed(self, request: PublisherRequest) -> bool:
+        """Return True if this very request is postponed."""
+        return request in self.postponed
+
+    def drop_postponed(self, request: UnadvertiseRequest) -> bool:
+        """Forget the postponed requests of a stay that has ended; return True if there were any."""
+        kept = deque(one for one in self.postponed if stay_of(one) != stay_of(request))
+        has_waited = len(kept) < len(self.postponed)
+        self.postponed = kept
+        return has_waited
+
+    def take_postponed(self) -> deque[PublisherRequest]:
+        """Return the postponed requests, to be served again in order; those that must wait longer are kept again."""
+        waiting, self.postponed = self.postponed, deque()
+        return waiting
