@@ -38,6 +38,29 @@ class TwoEpochBroker(Generic[Tables, Plan]):
 
     A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes the part that depends on the kind of
     overlay, over the same ``state``: at the start, and again after an INSTALL. That part does not know the core.
+
+    *Why two epochs.* Brokers cannot change the overlay at one instant: a command reaches them at different times. If
+    each changed its tables in place, a notification would cross brokers with old tables and brokers with new ones, and
+    be lost or come twice. So the new tables are filled next to the old ones (prepare), and the home of its publisher
+    stamps each notification with the epoch that it is routed in, by all brokers and to its end. A broker stamps the new
+    epoch (activate) only once every broker has the tables for it, so a stamp is never unknown. Two are enough, because
+    no plan begins before the one before is over; then tables, memory and the cases to consider stay bounded.
+
+    *Why END.* From the switch on, two streams of one publisher are on their way: what was stamped before, over old
+    paths, and what is stamped now, over new ones. The new one may be faster. No clock shows when the old one has
+    ended, for there is no bound on the delay of a message. Links do: they keep order. A broker that sends nothing more
+    of the old epoch over a link says so on that link, with END, behind everything that it had sent; and it can only say
+    so once its own input of the old epoch has ended. So END goes over the overlay like a wave behind the last
+    notifications of the old epoch, and until it has come, deliveries of the new one that an earlier one may still
+    precede are held back. Where both epochs take the same links, order holds anyway and nothing waits. What END means
+    differs: on a tree each link has one; on a ring, whose links form circles, each topic has; on a structured cyclic
+    overlay it goes in rounds.
+
+    *Why drain, and retire after that.* A broker that has every END (drained) needs its old tables no more, but others
+    may: it may still be on the path of an END, of a client's hand-over, of the end of a stay. If it dropped the tables
+    now, these would find no way. So it only reports, and drops them once all have reported (retire). Until the switch,
+    the plan can be aborted, as nothing bears the new epoch; after that it can only be completed. A death does not stop
+    it: what would have come through the dead broker counts as ended once a link has reported its end.
     """
 
     def __init__(
