@@ -17,8 +17,8 @@ from regraft.producers.brokers.ring_messages import (
     GoneRequest,
     MoveAckRequest,
     RingMessage,
+    UserEffect,
 )
-from regraft.producers.brokers.scot_messages import ScotMessage
 from regraft.schemas.command import CommandResult
 
 UNSTAMPED_EPOCH = -1
@@ -119,7 +119,50 @@ class End:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class VectorBit:
+    """Whether the sender's cluster now wants what a publisher at the receiver publishes (CIB_SET)."""
+
+    epoch: int
+    publisher: str
+    connection: int
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VectorAck:
+    """The bit is set as requested and applies to everything published from now on."""
+
+    epoch: int
+    publisher: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherComes:
+    """A publisher's home will be ``home`` in ``epoch``; without a filter, it will not come or has ended.
+
+    Sent from its home in the epoch before, hop by hop over the overlay of ``epoch_of_path``.
+    """
+
+    epoch: int
+    publisher: str
+    connection: int
+    home: str
+    filter_: Filter | None
+    epoch_of_path: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEnd:
+    """No notification of ``epoch`` with at most ``crossings`` crossings between clusters follows on this link."""
+
+    epoch: int
+    crossings: int
+
+
 TreeMessage = Subscribe | SubscribeAck | Unsubscribe | UnsubscribeAck | Advertise | AdvertiseAck | Unadvertise | End
+ScotMessage = VectorBit | VectorAck | PublisherComes | FlowEnd
 ControlMessage = TreeMessage | RingMessage | ScotMessage
 
 
@@ -228,34 +271,6 @@ def control_messages_in(message: object) -> int:
     return len(message.messages) if isinstance(message, Bundle) else 1
 
 
-def bundled(effects: list[Effect]) -> list[Effect]:
-    """Return the effects with the control messages to each neighbour bundled, as far as their order allows.
-
-    Notifications stay as they are, and nothing overtakes another message on its link.
-    """
-    sends = [effect for effect in effects if isinstance(effect, Send)]
-    if len(sends) == len({effect.peer for effect in sends}):
-        return effects
-    found: list[Effect | tuple[str, list[ControlMessage]]] = []
-    growing: dict[str, list[ControlMessage]] = {}
-    for effect in effects:
-        if not isinstance(effect, Send) or isinstance(effect.message, Bundle):
-            found.append(effect)
-        elif isinstance(effect.message, Notification):
-            growing.pop(effect.peer, None)
-            found.append(effect)
-        elif effect.peer in growing:
-            growing[effect.peer].append(effect.message)
-        else:
-            growing[effect.peer] = [effect.message]
-            found.append((effect.peer, growing[effect.peer]))
-    return [_as_one(*each) if isinstance(each, tuple) else each for each in found]
-
-
-def _as_one(peer: str, messages: list[ControlMessage]) -> Send:
-    return Send(peer, messages[0] if len(messages) == 1 else Bundle(tuple(messages)))
-
-
 @dataclass(frozen=True, slots=True)
 class Published:
     """The notification has been stamped at its publisher's home."""
@@ -343,40 +358,6 @@ class SubscriberTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class UserMoves:
-    """The user must attach to ``home_to`` as well, for ``epoch``, and send requests to both until it is taken there."""
-
-    user: str
-    connection: int
-    home_to: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class UserStays:
-    """The move was aborted: this broker remains the user's home."""
-
-    user: str
-    connection: int
-
-
-@dataclass(frozen=True, slots=True)
-class UserTaken:
-    """This broker is the user's home from now on; it waits for the user to acknowledge that."""
-
-    user: str
-
-
-@dataclass(frozen=True, slots=True)
-class UserDrained:
-    """Nothing more will come here for a subscription that moved: the user may report that to its new home."""
-
-    user: str
-    subscription: str
-    home_to: str
-
-
-@dataclass(frozen=True, slots=True)
 class ClientDropped:
     """This broker is not the client's home now; a stay that ``is_over`` has ended everywhere: others waited for it."""
 
@@ -395,5 +376,4 @@ class Dropped:
 
 ClientEffect = Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken | ClientDropped
 SubscriberEffect = SubscriberMoves | SubscriberAwaited | SubscriberTaken
-UserEffect = UserMoves | UserStays | UserTaken | UserDrained
 Effect = Send | Published | Deliver | Dropped | Answer | ClientEffect | SubscriberEffect | UserEffect

@@ -7,32 +7,11 @@ is lost. :mod:`producers.brokers.broker_cores` chooses the core for a kind of ov
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Protocol
 
 from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message, Notification
+from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.schemas.command import Command
-
-# Why a notification is dropped.
-HOLD_OVERFLOW = "hold_overflow"
-EPOCH_UNKNOWN = "epoch_unknown"  # The notification's epoch is retired here, or was never known.
-OUTSIDE = "outside"  # The broker is not part of the notification's overlay.
-BROKER_DIED = "broker_died"  # The notification's path crosses a dead broker.
-FROM_THE_DEAD = "from_the_dead"  # The sender's life in that epoch is over.
-
-
-class ProtocolError(RuntimeError):
-    """A message that the protocol rules out: links lost or reordered something, or a broker is faulty."""
-
-
-class BrokerPhase(StrEnum):
-    """A broker's phase in a transition."""
-
-    STEADY = "steady"
-    PREPARING = "preparing"
-    PREPARED = "prepared"
-    DRAINING = "draining"
-    DRAINED = "drained"
 
 
 class BrokerProtocol(Protocol):

@@ -21,8 +21,8 @@ from regraft.producers.brokers.broker_messages import (
     ReadyRequest,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.broker_state import BrokerState, EpochTables
-from regraft.producers.brokers.content_moves import ContentPlanUnderWay, LocalInterests, MovingSubscribers
+from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay, EpochTables
+from regraft.producers.brokers.content_moves import LocalInterests, MovingSubscribers
 from regraft.producers.brokers.epoch_change import EpochChange, digest_mismatch, pop_late
 from regraft.producers.brokers.switch_epochs import answer_prepare, switch
 from regraft.schemas.command import Command

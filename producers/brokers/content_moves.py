@@ -11,7 +11,7 @@ only when nothing of k can reach it any more.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from regraft.producers.brokers.broker_messages import (
@@ -24,36 +24,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscriberMoves,
     SubscriberTaken,
 )
-from regraft.producers.brokers.broker_state import BrokerState, EpochTables, PlanUnderWay
-
-
-@dataclass(slots=True)
-class ContentPlanUnderWay(PlanUnderWay):
-    """The plan under way at a broker that routes by content; ``moves`` are of publishers and named subscriptions.
-
-    ``homes``: by broker, the new home of all its subscribers that ``moves`` does not name. ``waiting_for``:
-    subscriptions and publishers that keep this broker from being prepared. ``leaving``: publishers that must leave
-    before this broker is active, with when they were notified; None before any is notified. ``going``: the local
-    subscriptions that the plan moves elsewhere; ``ready``: those that their next home has; ``arrived``: those that the
-    plan has brought here.
-    """
-
-    homes: Mapping[str, str] = field(default_factory=dict)
-    waiting_for: set[str] = field(default_factory=set)
-    leaving: dict[str, float] | None = None
-    going: set[str] = field(default_factory=set)
-    ready: set[str] = field(default_factory=set)
-    arrived: set[str] = field(default_factory=set)
-
-    def home_after(self, subscription: str, home: str) -> str:
-        """Return the new home of a subscription, empty if it stays."""
-        move = self.moves.get(subscription)
-        return move.home_to if move is not None and move.home_from == home else self.homes.get(home, "")
-
-    def may_bring(self, subscription: str, broker: str) -> bool:
-        """Return True if the plan may bring a subscription to a broker."""
-        move = self.moves.get(subscription)
-        return broker in self.homes.values() or (move is not None and move.home_to == broker)
+from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay, EpochTables
 
 
 @dataclass(slots=True)

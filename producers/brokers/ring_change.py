@@ -14,30 +14,32 @@ The four steps of Zhao13, section 5.1.2, correspond to:
 
 A user that moves has two homes for a while (:mod:`producers.brokers.ring_moves`). Waiting for END on each link would
 deadlock on a ring, so END goes by topic (:mod:`producers.brokers.ring_endings`).
+
+Deaths: wait for everything that had crossed a dead broker, and for nothing that had yet to. A link reports a death
+after everything that the dead broker had sent, so only its neighbours know where that ends. Each neighbour sends
+EndBehind to the brokers that come next on paths over the dead one, and they pass it on: the paths from one broker to
+all others form a tree, so that is one message for each broker. EndBehind takes the same paths as what had crossed the
+dead broker, towards a rendezvous or down from one, and links keep order: a broker that has EndBehind has all of that.
+
+If two brokers on one path are dead, EndBehind of the earlier one stops at the later one, whose own continues; either is
+enough. So no broker needs to know who is dead to know what has ended: EndBehind of any broker on the path suffices.
 """
 
 from __future__ import annotations
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
-from regraft.producers.brokers.broker_messages import (
-    Deliver,
-    Effect,
-    Message,
-    Notification,
-    UserStays,
-)
+from regraft.producers.brokers.broker_messages import Deliver, Effect, Message, Notification, Send
 from regraft.producers.brokers.epoch_change import digest_mismatch, reason_to_stay, requested_change
-from regraft.producers.brokers.ring_deaths import DeadBrokers
+from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_endings import TopicEndings
-from regraft.producers.brokers.ring_messages import EndPublisher, EndTopic
+from regraft.producers.brokers.ring_messages import EndBehind, EndPublisher, EndTopic, UserStays
 from regraft.producers.brokers.ring_moves import MovingUsers
-from regraft.producers.brokers.ring_paths import TopicPaths
 from regraft.producers.brokers.ring_publishers import TopicPublishers
-from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingState, RingTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.ring_tables import RingTables, TopicEntry, TopicSubscription
 from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held, switch
-from regraft.schemas.command import Command
+from regraft.schemas.command import Command, CommandPhase
 
 
 class RingChange:
@@ -45,29 +47,78 @@ class RingChange:
 
     def __init__(self, state: RingState) -> None:
         self._state = state
-        self._paths = TopicPaths(state)
         self._endings = TopicEndings(state)
         self._trees = TopicTrees(state)
         self._publishers = TopicPublishers(state)
         self._moves = MovingUsers(state)
-        self._deaths = DeadBrokers(state)
         self.broker = state.broker
+
+    # --- deaths ------------------------------------------------------------------------------------------------------
 
     def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
         """Continue without a dead neighbour, after everything it had sent."""
         effects: list[Effect] = []
         for tables in self._state.epochs():
             if tables.epoch < epoch_end:
-                effects += self._deaths.lose_in(tables, peer, now_ms)
+                effects += self._lose_in(tables, peer, now_ms)
         return effects + self.check_progress(now_ms)
 
     def check_progress(self, now_ms: float) -> list[Effect]:
         """Report prepared or drained if that is due."""
         return answer_prepare(self._state, self.is_ready_to_switch, now_ms) + drain(self._state, self, now_ms)
 
+    def _lose_in(self, tables: RingTables, dead: str, now_ms: float) -> list[Effect]:
+        """Stop waiting for a dead broker in one epoch, accept nothing more from it, and report what ended behind it."""
+        if dead in tables.dead or dead not in tables.configuration.place_of or dead == self.broker:
+            return []
+        tables.dead.add(dead)
+        if tables.is_outside:
+            return self._moves.stop_awaiting_dead()
+        effects: list[Effect] = []
+        for entry in list(tables.topics.values()):
+            entry.drop_child(dead)
+            if entry.parent == dead:
+                entry.is_joined = True
+                effects += self._trees.settle(entry.topic, now_ms)
+        if tables.configuration.parent(dead, self.broker) == dead:
+            effects += self.note_end_behind(tables, EndBehind(tables.epoch, dead))
+        for entry in list(tables.topics.values()):
+            effects += self._trees.consider_leaving(tables, entry)
+        return effects + self._forget(tables)
+
+    def note_end_behind(self, tables: RingTables, message: EndBehind) -> list[Effect]:
+        """Note that nothing more that crossed a dead broker comes here, and pass that on."""
+        is_known = message.lost in tables.configuration.place_of  # Else it is of another plan for the same epoch.
+        if message.lost in tables.ended_behind or tables.is_outside or not is_known:
+            return []
+        tables.ended_behind.add(message.lost)
+        next_ones = (peer for peer in tables.below(message.lost) if peer not in tables.dead)
+        effects: list[Effect] = [Send(peer, message) for peer in next_ones]
+        effects += self._endings.note_ended_behind(tables) + self._publishers.release_ended_behind(tables)
+        return effects + self._forget(tables)
+
+    def _forget(self, tables: RingTables) -> list[Effect]:
+        """Forget the publishers of dead brokers, and what dead brokers were to hand over."""
+        later = [one for one in self._state.epochs() if one.epoch >= tables.epoch]
+        effects = [effect for one in later for effect in self._publishers.end_lost_stays(one)]
+        return effects + self._moves.stop_awaiting_dead()
+
     def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
-        """Accept which brokers the controller reports dead, before its command is obeyed."""
-        return self._deaths.note_deaths(command, now_ms)
+        """Accept which brokers the controller reports dead.
+
+        A prepare reports deaths in the older epoch only: a lost broker may rejoin in the newer one. No command reports
+        deaths in epochs after its own.
+        """
+        epoch_max = command.epoch_from if command.phase is CommandPhase.PREPARE else command.epoch_to
+        effects: list[Effect] = []
+        oldest = self._state.epochs()[0]
+        if oldest.epoch <= epoch_max:
+            self._state.note_reported(set(command.lost_brokers) - oldest.dead)
+        for tables in self._state.epochs():
+            if tables.epoch <= epoch_max:
+                for dead in command.lost_brokers:
+                    effects += self._lose_in(tables, dead, now_ms)
+        return effects
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
@@ -177,7 +228,7 @@ class RingChange:
 
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if one of the delivery's subscriptions may still get something of an older epoch."""
-        return self._paths.must_hold(delivery)
+        return self._state.must_hold(delivery)
 
     def kept_notifications(self) -> list[Notification]:
         """Return the notifications that wait at this broker as a rendezvous."""
@@ -194,7 +245,7 @@ class RingChange:
         return [
             *self._publishers.end_publishers(under_way),
             *self._endings.end_topics(under_way),
-            *release_held(self._state, self._paths.must_hold),
+            *release_held(self._state, self._state.must_hold),
         ]
 
     def is_drained(self, under_way: RingPlanUnderWay) -> bool:
@@ -208,7 +259,7 @@ class RingChange:
         entry = tables.topics.get(topic)
         if entry is None:
             return []
-        return self._endings.end_topic(tables, entry) + release_held(self._state, self._paths.must_hold)
+        return self._endings.end_topic(tables, entry) + release_held(self._state, self._state.must_hold)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -221,7 +272,7 @@ class RingChange:
     def forget_epoch(self, gone: RingTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Confirm and forget what waited for the epoch; after an abort, notify users that they stay."""
         if gone.epoch < self._state.epoch:
-            self._paths.retire(gone)
+            self._state.retire(gone)
         effects: list[Effect] = []
         if under_way is not None and gone.epoch < self._state.epoch:
             effects += self._moves.drop_stranded(under_way, self._state.tables[self._state.epoch])

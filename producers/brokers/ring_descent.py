@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Notification, Send
-from regraft.producers.brokers.ring_paths import TopicPaths
-from regraft.producers.brokers.ring_tables import TOPIC, RingState, RingTables
+from regraft.producers.brokers.ring_broker_state import RingState
+from regraft.producers.brokers.ring_tables import TOPIC, RingTables
 from regraft.producers.brokers.switch_epochs import deliver_or_hold
 
 
@@ -19,7 +19,6 @@ class TopicDescent:
 
     def __init__(self, state: RingState) -> None:
         self._state = state
-        self._paths = TopicPaths(state)
 
     def pass_down(self, tables: RingTables, notification: Notification) -> list[Effect]:
         """Pass on a notification that has come to the rendezvous of its topic, or down from it."""
@@ -32,7 +31,7 @@ class TopicDescent:
         if notification.epoch < min(self._state.tables):
             # A child whose path has changed since then got it over its old one.
             epoch, topic = notification.epoch, entry.topic
-            children = [peer for peer in children if self._paths.downward_unchanged(epoch, topic, peer)]
+            children = [peer for peer in children if self._state.downward_unchanged(epoch, topic, peer)]
         effects: list[Effect] = [Send(peer, notification) for peer in children]
         if entry.subscriptions:
             self._hand_over(notification, tuple(entry.subscriptions), effects)
@@ -47,8 +46,8 @@ class TopicDescent:
             return
         at_once = []
         for name in wanted:  # Those that moved here wait for other ENDs.
-            if self._paths.may_get_older(notification, name):
-                deliver_or_hold(self._state, self._paths.must_hold, Deliver(notification, (name,)), effects)
+            if self._state.may_get_older(notification, name):
+                deliver_or_hold(self._state, self._state.must_hold, Deliver(notification, (name,)), effects)
             else:
                 at_once.append(name)
         if at_once:

@@ -4,7 +4,7 @@ In: requests between brokers of a topic's tree and homes of publishers while a p
 of a transition belongs to :mod:`producers.brokers.ring_change`.
 
 Notifications of both epochs that take the same path keep their order, because links do. So END is sent only where a
-path changes (:mod:`producers.brokers.ring_paths`). Each end of a path derives that by itself, from the two rings:
+path changes (:mod:`producers.brokers.ring_broker_state`). Each end of a path derives that by itself:
 
 - *The rendezvous of a topic changes*, or its paths to most brokers do: all homes of its publishers send EndPublisher to
   the old one, which notifies the whole tree once it has them all.
@@ -22,8 +22,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from regraft.producers.brokers.broker_messages import Dropped, Effect, Notification, Send, UserDrained
-from regraft.producers.brokers.broker_protocol import HOLD_OVERFLOW
+from regraft.producers.brokers.broker_messages import Dropped, Effect, Notification, Send
+from regraft.producers.brokers.broker_reports import HOLD_OVERFLOW
+from regraft.producers.brokers.broker_state import HELD_MAX
+from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_messages import (
     AskEndPublisher,
     AskEndTopic,
@@ -31,18 +33,9 @@ from regraft.producers.brokers.ring_messages import (
     EndTopic,
     HandedOver,
     Register,
+    UserDrained,
 )
-from regraft.producers.brokers.ring_paths import TopicPaths
-from regraft.producers.brokers.ring_tables import (
-    FromPublisher,
-    Registration,
-    RingPlanUnderWay,
-    RingState,
-    RingTables,
-    TopicEntry,
-    TopicSubscription,
-)
-from regraft.producers.brokers.switch_epochs import HELD_MAX
+from regraft.producers.brokers.ring_tables import FromPublisher, Registration, RingTables, TopicEntry, TopicSubscription
 
 
 class TopicEndings:
@@ -50,7 +43,6 @@ class TopicEndings:
 
     def __init__(self, state: RingState) -> None:
         self._state = state
-        self._paths = TopicPaths(state)
         self.broker = state.broker
 
     # --- asking for END ----------------------------------------------------------------------------------------------
@@ -60,7 +52,7 @@ class TopicEndings:
         under_way = self._state.under_way
         assert under_way is not None
         entry = self._state.tables[under_way.epoch_from].topics.get(topic)
-        if entry is None or topic in under_way.awaited_ends or self._paths.end_goes_to_all(under_way, topic):
+        if entry is None or topic in under_way.awaited_ends or self._state.end_goes_to_all(under_way, topic):
             return []
         under_way.awaited_ends.add(topic)
         if entry.parent is not None:
@@ -75,12 +67,12 @@ class TopicEndings:
         self, under_way: RingPlanUnderWay, topic: str, publisher: str, known: Registration
     ) -> list[Effect]:
         """Ask a publisher's home for END, unless it sends END unasked."""
-        if self._paths.is_publisher_rerouted(under_way, topic, known.home):
+        if self._state.is_publisher_rerouted(under_way, topic, known.home):
             return []
         ask = AskEndPublisher(under_way.epoch_to, known.home, topic, publisher, known.connection)
         if ask.target == self.broker:
             return self.accept_publisher_end_request(ask)
-        return self._paths.send_onward(self._state.tables[under_way.epoch_to], ask)
+        return self._state.send_onward(self._state.tables[under_way.epoch_to], ask)
 
     def on_registered(self, tables: RingTables, message: Register) -> list[Effect]:
         """Ask a publisher that registers during the transition for END as well."""
@@ -132,7 +124,7 @@ class TopicEndings:
         if root == self.broker:
             under_way.publishers_over.add((local.topic, publisher, local.connection))
             return []
-        return self._paths.send_onward(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
+        return self._state.send_onward(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
 
     def note_ended_behind(self, tables: RingTables) -> list[Effect]:
         """End what had to come over a dead broker: nothing more has crossed it."""
@@ -147,9 +139,9 @@ class TopicEndings:
         old = self._state.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for entry in list(old.topics.values()):
-            if entry.parent is None and not entry.is_over and self._paths.awaits_end(under_way, entry.topic):
+            if entry.parent is None and not entry.is_over and self._state.awaits_end(under_way, entry.topic):
                 known = old.registered.get(entry.topic, {})
-                if all(self._paths.is_over(under_way, entry.topic, name, one) for name, one in known.items()):
+                if all(self._state.is_over(under_way, entry.topic, name, one) for name, one in known.items()):
                     effects += self.end_topic(old, entry)
         return effects
 
@@ -159,17 +151,17 @@ class TopicEndings:
             return []
         entry.is_over = True
         children = [peer for peer in entry.children if peer not in entry.waiting]
-        receivers = [peer for peer in children if self._paths.passes_end(tables, entry, peer)]
+        receivers = [peer for peer in children if self._state.passes_end(tables, entry, peer)]
         effects: list[Effect] = [Send(peer, EndTopic(tables.epoch, entry.topic)) for peer in receivers]
         return effects + self.on_flushed(tables, entry.subscriptions)
 
     def have_ends_arrived(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if every END that this broker waits for has come."""
         old = self._state.tables[under_way.epoch_from]
-        if any(not entry.is_over and self._paths.awaits_end(under_way, entry.topic) for entry in old.topics.values()):
+        if any(not entry.is_over and self._state.awaits_end(under_way, entry.topic) for entry in old.topics.values()):
             return False
         return not any(
-            self._paths.waits_at_root(topic, publisher)
+            self._state.waits_at_root(topic, publisher)
             for topic, known in old.registered.items()
             for publisher in known
         )
@@ -191,7 +183,7 @@ class TopicEndings:
             under_way.unflushed.setdefault(local.user, set()).add(local.subscription)
             if tables.topics[local.topic].is_over:  # END has passed here, so nothing follows.
                 return self.on_flushed(tables, (local.subscription,))
-        elif not self._paths.is_rerouted(under_way, local.topic):
+        elif not self._state.is_rerouted(under_way, local.topic):
             return []
         return self.request_end(local.topic)
 
@@ -226,7 +218,7 @@ class TopicEndings:
         handed_over = HandedOver(under_way.epoch_to, under_way.moves[user].home_to, user)
         if handed_over.target == self.broker:
             return self.note_handed_over(user, self._state.now_ms)
-        return self._paths.send_onward(self._state.tables[under_way.epoch_to], handed_over)
+        return self._state.send_onward(self._state.tables[under_way.epoch_to], handed_over)
 
     def note_handed_over(self, user: str, now_ms: float) -> list[Effect]:
         """Note that the old home of an arrived user has handed over everything."""

@@ -1,4 +1,4 @@
-"""Messages between brokers of a Chord ring, and requests of users to their homes there.
+"""Messages between brokers of a Chord ring, requests of users to their homes there, and effects for users.
 
 Plain frozen values; nothing here travels over Kafka. All belong to an epoch. Messages with a ``target`` are routed to
 that broker by greedy lookup; the others go to a neighbour in a topic's tree.
@@ -182,6 +182,40 @@ class EndBehind:
     lost: str
 
 
+@dataclass(frozen=True, slots=True)
+class UserMoves:
+    """The user must attach to ``home_to`` as well, for ``epoch``, and send requests to both until it is taken there."""
+
+    user: str
+    connection: int
+    home_to: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserStays:
+    """The move was aborted: this broker remains the user's home."""
+
+    user: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserTaken:
+    """This broker is the user's home from now on; it waits for the user to acknowledge that."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserDrained:
+    """Nothing more will come here for a subscription that moved: the user may report that to its new home."""
+
+    user: str
+    subscription: str
+    home_to: str
+
+
 TopicMessage = Join | JoinAck | Leave | EndTopic | AskEndTopic | EndBehind
 PublisherMessage = Register | RegisterAck | Unregister | EndPublisher | AskEndPublisher
 FlushMessage = AskFlush | Probe | ProbeBack | GrantFlush
@@ -231,3 +265,6 @@ class GoneRequest:
 
     user: str
     connection: int
+
+
+UserEffect = UserMoves | UserStays | UserTaken | UserDrained

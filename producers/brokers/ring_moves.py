@@ -11,16 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from regraft.producers.brokers.broker_messages import (
-    CancelRequest,
-    ClientDropped,
-    Effect,
-    SubscribeRequest,
-    UserDrained,
-    UserMoves,
-    UserTaken,
-)
+from regraft.producers.brokers.broker_messages import CancelRequest, ClientDropped, Effect, SubscribeRequest
 from regraft.producers.brokers.epoch_change import pop_late
+from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import (
     AttachRequest,
@@ -28,9 +21,11 @@ from regraft.producers.brokers.ring_messages import (
     GoneRequest,
     MoveAckRequest,
     NotComing,
+    UserDrained,
+    UserMoves,
+    UserTaken,
 )
-from regraft.producers.brokers.ring_paths import TopicPaths
-from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingState, RingTables, TopicSubscription
+from regraft.producers.brokers.ring_tables import RingTables, TopicSubscription
 from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.producers.brokers.switch_epochs import release_held
 from regraft.schemas.command import Command
@@ -41,7 +36,6 @@ class MovingUsers:
 
     def __init__(self, state: RingState) -> None:
         self._state = state
-        self._paths = TopicPaths(state)
         self._endings = TopicEndings(state)
         self._trees = TopicTrees(state)
         self.broker = state.broker
@@ -95,7 +89,7 @@ class MovingUsers:
     def _notify_next_home(self, tables: RingTables, message: NotComing) -> list[Effect]:
         if message.target == self.broker:
             return self.stop_awaiting(message.user, self._state.now_ms)
-        return self._paths.send_onward(tables, message)
+        return self._state.send_onward(tables, message)
 
     def confirm_move(self, request: MoveAckRequest) -> list[Effect]:
         """Note that a user has acknowledged its move, at its old or its next home."""
@@ -219,13 +213,13 @@ class MovingUsers:
             old, live = self._state.tables[under_way.epoch_from], self._state.epochs()
             gone = {user for user, move in under_way.moves.items() if any(one.is_gone(move.home_from) for one in live)}
             old.awaited = {name: user for name, user in old.awaited.items() if user not in gone}
-        return release_held(self._state, self._paths.must_hold)
+        return release_held(self._state, self._state.must_hold)
 
     def note_drained(self, request: DrainedRequest) -> list[Effect]:
         """Stop holding for an arrived subscription: its old home has handed over everything."""
         for tables in self._state.tables.values():
             tables.awaited.pop(request.subscription, None)
-        return release_held(self._state, self._paths.must_hold)
+        return release_held(self._state, self._state.must_hold)
 
     # --- what the old home hands over ---------------------------------------------------------------------------------
 
@@ -261,4 +255,4 @@ class MovingUsers:
                 effects += self._trees.cancel(CancelRequest(local.subscription))
         for tables in self._state.tables.values():
             tables.awaited = {name: owner for name, owner in tables.awaited.items() if owner != user}
-        return effects + release_held(self._state, self._paths.must_hold)
+        return effects + release_held(self._state, self._state.must_hold)

@@ -19,6 +19,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_state import PublisherRequest
 from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_descent import TopicDescent
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import (
@@ -30,14 +31,7 @@ from regraft.producers.brokers.ring_messages import (
     RegisterAck,
     Unregister,
 )
-from regraft.producers.brokers.ring_paths import TopicPaths
-from regraft.producers.brokers.ring_tables import (
-    LocalPublisher,
-    Registration,
-    RingPlanUnderWay,
-    RingState,
-    RingTables,
-)
+from regraft.producers.brokers.ring_tables import LocalPublisher, Registration, RingTables
 from regraft.producers.brokers.ring_trees import TopicTrees, topic_of
 
 
@@ -46,7 +40,6 @@ class TopicPublishers:
 
     def __init__(self, state: RingState) -> None:
         self._state = state
-        self._paths = TopicPaths(state)
         self._descent = TopicDescent(state)
         self._endings = TopicEndings(state)
         self._trees = TopicTrees(state)
@@ -85,11 +78,11 @@ class TopicPublishers:
     def _pass_on(self, tables: RingTables, message: PublisherMessage) -> list[Effect]:
         """Send a message one hop towards its target, or accept it if this broker is the target."""
         return (
-            self.accept(tables, message) if message.target == self.broker else self._paths.send_onward(tables, message)
+            self.accept(tables, message) if message.target == self.broker else self._state.send_onward(tables, message)
         )
 
     def _accept_end_of_stay(self, tables: RingTables, message: Unregister) -> list[Effect]:
-        if self._paths.must_keep_at_root(message.topic, message):
+        if self._state.must_keep_at_root(message.topic, message):
             return self._endings.keep_at_root(message.topic, message)  # Behind earlier publications.
         return self._release_behind(message) + self.accept_unregistration(tables, message)
 
@@ -252,9 +245,9 @@ class TopicPublishers:
             is_wanted = (
                 has_deaths
                 or publisher in under_way.requested_ends
-                or self._paths.end_goes_to_all(under_way, local.topic)
+                or self._state.end_goes_to_all(under_way, local.topic)
             )
-            if is_wanted or self._paths.is_publisher_rerouted(under_way, local.topic, self.broker):
+            if is_wanted or self._state.is_publisher_rerouted(under_way, local.topic, self.broker):
                 effects += self._endings.end_publisher(under_way, publisher)
                 if old.rendezvous(local.topic) == self.broker:
                     effects += self._release_if_over(under_way, local.topic, publisher)
@@ -270,7 +263,7 @@ class TopicPublishers:
 
     def _release_if_over(self, under_way: RingPlanUnderWay, topic: str, publisher: str) -> list[Effect]:
         """Release what waits for END of a publisher, unless that was of a later stay than the one still publishing."""
-        return [] if self._paths.waits_at_root(topic, publisher) else self._release_at_root(under_way, topic, publisher)
+        return [] if self._state.waits_at_root(topic, publisher) else self._release_at_root(under_way, topic, publisher)
 
     def _release_behind(self, message: Unregister) -> list[Effect]:
         """Release what waits for a publisher that has left in the old epoch: nothing more of it follows there."""
@@ -310,6 +303,6 @@ class TopicPublishers:
         """Release what waits for END of publishers that had to come over a dead broker: nothing more has crossed it."""
         under_way, effects = self._state.under_way, list[Effect]()
         if under_way is not None and tables.epoch == under_way.epoch_from:
-            for stay in [one for one in under_way.waiting_at_root if not self._paths.waits_at_root(*one)]:
+            for stay in [one for one in under_way.waiting_at_root if not self._state.waits_at_root(*one)]:
                 effects += self._release_at_root(under_way, *stay)
         return effects

@@ -30,16 +30,10 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.broker_protocol import (
-    BROKER_DIED,
-    EPOCH_UNKNOWN,
-    FROM_THE_DEAD,
-    OUTSIDE,
-    ProtocolError,
-)
+from regraft.producers.brokers.broker_reports import BROKER_DIED, EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError
 from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_change import RingChange
-from regraft.producers.brokers.ring_deaths import DeadBrokers
 from regraft.producers.brokers.ring_descent import TopicDescent
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import (
@@ -63,9 +57,8 @@ from regraft.producers.brokers.ring_messages import (
     Unregister,
 )
 from regraft.producers.brokers.ring_moves import MovingUsers
-from regraft.producers.brokers.ring_paths import TopicPaths
 from regraft.producers.brokers.ring_publishers import TopicPublishers
-from regraft.producers.brokers.ring_tables import TOPIC, RingPlanUnderWay, RingState, RingTables
+from regraft.producers.brokers.ring_tables import TOPIC, RingTables
 from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
@@ -85,13 +78,11 @@ class RingRouting:
 
     def __init__(self, state: RingState) -> None:
         self._state = state
-        self._paths = TopicPaths(state)
         self._descent = TopicDescent(state)
         self._endings = TopicEndings(state)
         self._trees = TopicTrees(state)
         self._publishers = TopicPublishers(state)
         self._moves = MovingUsers(state)
-        self._deaths = DeadBrokers(state)
         self.change = RingChange(state)
         self.broker = state.broker
 
@@ -113,7 +104,7 @@ class RingRouting:
 
     def route(self, source: str | None, notification: Notification) -> list[Effect]:
         """Pass a notification on towards its rendezvous or down its topic's tree, and hand it over."""
-        if source is not None and self._paths.is_dead(source, notification.epoch):
+        if source is not None and self._state.is_dead(source, notification.epoch):
             return [Dropped(notification, FROM_THE_DEAD)]
         effects = self._route_to_all(source, notification)
         count_control(self._state, self.change.is_of_plan, effects)
@@ -133,13 +124,13 @@ class RingRouting:
         if (
             notification.from_rendezvous
             and notification.epoch < oldest
-            and not self._paths.downward_unchanged(notification.epoch, topic, self.broker)
+            and not self._state.downward_unchanged(notification.epoch, topic, self.broker)
         ):
             return []  # From a parent that did not know yet that we had left the tree.
         if tables.is_outside:
             return [Dropped(notification, OUTSIDE)]
         if not notification.from_rendezvous:
-            if notification.epoch < oldest and not self._paths.upward_unchanged(
+            if notification.epoch < oldest and not self._state.upward_unchanged(
                 notification.epoch, notification.home, topic
             ):
                 return [Dropped(notification, BROKER_DIED)]  # Else we would have waited for END behind it.
@@ -147,7 +138,7 @@ class RingRouting:
             if root != self.broker:
                 effects.append(Send(tables.next_hop(root), notification))
                 return effects
-            if self._paths.must_keep_at_root(topic, notification):
+            if self._state.must_keep_at_root(topic, notification):
                 return effects + self._endings.keep_at_root(topic, notification)
         return effects + self._descent.pass_down(tables, notification)
 
@@ -188,7 +179,7 @@ class RingRouting:
 
     def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
         """Handle a control message from a neighbour."""
-        if self._paths.is_dead(source, message.epoch):
+        if self._state.is_dead(source, message.epoch):
             return []
         tables = self._state.tables.get(message.epoch)
         if tables is None:
@@ -209,7 +200,7 @@ class RingRouting:
             case AskEndTopic():
                 return self._endings.accept_topic_end_request(source, message)
             case EndBehind():
-                return self._deaths.note_end_behind(tables, message)
+                return self.change.note_end_behind(tables, message)
         return self._route_onward(tables, cast(RoutedMessage, message))
 
     def _concerns_leaving(self, tables: RingTables, source: str, message: ControlMessage) -> bool:
@@ -241,7 +232,7 @@ class RingRouting:
     def _route_onward(self, tables: RingTables, message: RoutedMessage) -> list[Effect]:
         """Send a message one hop towards its target, or accept it if this broker is the target."""
         if message.target != self.broker:
-            return self._paths.send_onward(tables, message)
+            return self._state.send_onward(tables, message)
         match message:
             case NotComing():
                 return self._moves.stop_awaiting(message.user, self._state.now_ms)

@@ -5,7 +5,6 @@ Pure data with the queries that routing needs; :mod:`producers.brokers.ring_tree
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,11 +12,9 @@ from numpy.typing import NDArray
 
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.brokers.broker_state import BrokerState, PlanUnderWay
 from regraft.producers.brokers.ring_messages import ProbeBack, Register, Unregister
 
 TOPIC = "topic"  # The attribute in which filters and notifications name their topic.
-RETIRED_KEPT_MAX = 16  # Retired epochs that may have messages in transit; older messages are dropped.
 
 FromPublisher = Notification | ProbeBack | Unregister
 
@@ -108,37 +105,6 @@ class Registration:
 
     connection: int
     home: str
-
-
-@dataclass(slots=True)
-class RingPlanUnderWay(PlanUnderWay):
-    """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
-
-    ``is_ring_kept``: no broker changes its ID. ``leaving``: users to be moved that are still connected, with their
-    connection. ``awaited_users``: users that have yet to arrive; ``arrived_users``: those that have, with their
-    connection. ``unacknowledged``: users that have not acknowledged their move, with when they were notified: before
-    this broker is active those that leave, from then on those that it has taken over. ``unflushed``: subscriptions of
-    leaving users that the old epoch still serves here, by user. ``handed_over``: users that have arrived and whose old
-    home has nothing more for them, with the time since when. ``awaited_ends``: topics whose END this broker waits for,
-    for itself or for the children in ``end_children``. ``requested_ends``: local publishers whose END a rendezvous has
-    asked for; ``ends_sent``: those whose END was sent. ``publishers_over``: topic, publisher and stay if nothing
-    more of the old epoch will come from it; ``waiting_at_root``: what other publishers have sent in the new epoch.
-    """
-
-    is_ring_kept: bool = False
-    leaving: dict[str, int] = field(default_factory=dict)
-    unacknowledged: dict[str, float] = field(default_factory=dict)
-    awaited_users: set[str] = field(default_factory=set)
-    arrived_users: dict[str, int] = field(default_factory=dict)
-    unflushed: dict[str, set[str]] = field(default_factory=dict)
-    handed_over: dict[str, float] = field(default_factory=dict)
-    awaited_ends: set[str] = field(default_factory=set)
-    end_children: dict[str, set[str]] = field(default_factory=dict)
-    requested_ends: set[str] = field(default_factory=set)
-    publishers_over: set[tuple[str, str, int]] = field(default_factory=set)
-    waiting_at_root: dict[tuple[str, str], deque[FromPublisher]] = field(default_factory=dict)
-    has_ended_publishing: bool = False
-    ends_sent: set[str] = field(default_factory=set)
 
 
 class RingTables:
@@ -257,41 +223,3 @@ class RingTables:
 
     def _same_routes_since(self, older: RingTables) -> NDArray[np.bool_]:
         return self.configuration.same_routes_since(older.configuration, self.lost)
-
-
-@dataclass(frozen=True, slots=True)
-class RetiredRing:
-    """What a broker remembers of a retired epoch: its ring, and which brokers' lives ended before it or in it."""
-
-    epoch: int
-    configuration: RingConfiguration
-    lost: frozenset[str]
-    dead: frozenset[str]
-
-
-class RingState(BrokerState[RingTables, RingPlanUnderWay]):
-    """The state of one broker of a ring. All parts of it work on this; none of them has any other state."""
-
-    # The subscriptions of local users, by name. Invariant: each is in the entry of its topic in the tables of at least
-    # one live epoch; a user that moves has its subscriptions both at its old home and at its next one meanwhile.
-    locals: dict[str, TopicSubscription]
-
-    # The publishers at home here, by name. Invariant: one that ``may_publish`` is registered at the rendezvous of its
-    # topic in every live epoch; while a plan is under way none comes, and one that ends is gone at once.
-    here: dict[str, LocalPublisher]
-
-    # The epochs retired here lately, oldest first. Invariant: the last one is that before the oldest live epoch, if
-    # there is one, and no live epoch is among them.
-    retired: deque[RetiredRing]
-
-    # Whether a path has not changed since a retired epoch, by epoch, topic, broker and direction: a cache, cleared at
-    # each retirement.
-    unchanged: dict[tuple[int, str, str, bool], bool]
-
-    def begin_with(self, tables: RingTables) -> None:
-        """Hold these tables, and no other state of clients and neighbours."""
-        super().begin_with(tables)
-        self.locals = {}
-        self.here = {}
-        self.retired = deque(maxlen=RETIRED_KEPT_MAX)
-        self.unchanged = {}

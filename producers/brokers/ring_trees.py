@@ -25,8 +25,9 @@ from regraft.producers.brokers.broker_messages import (
     Send,
     SubscribeRequest,
 )
-from regraft.producers.brokers.broker_protocol import ProtocolError
+from regraft.producers.brokers.broker_reports import ProtocolError
 from regraft.producers.brokers.match_content import Filter, Operator
+from regraft.producers.brokers.ring_broker_state import RingState
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import (
     AskFlush,
@@ -39,8 +40,7 @@ from regraft.producers.brokers.ring_messages import (
     Probe,
     ProbeBack,
 )
-from regraft.producers.brokers.ring_paths import TopicPaths
-from regraft.producers.brokers.ring_tables import TOPIC, RingState, RingTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.ring_tables import TOPIC, RingTables, TopicEntry, TopicSubscription
 from regraft.producers.brokers.switch_epochs import release_held
 
 ENDED_KEPT_MAX = 10_000  # Bound if no flush comes back because a publisher's home or the rendezvous has died.
@@ -59,7 +59,6 @@ class TopicTrees:
 
     def __init__(self, state: RingState) -> None:
         self._state = state
-        self._paths = TopicPaths(state)
         self._endings = TopicEndings(state)
         self.broker = state.broker
 
@@ -172,7 +171,7 @@ class TopicTrees:
                 if self._holds_later(tables, topic, peer):
                     entry.waiting.discard(peer)
                     effects.append(Send(peer, JoinAck(tables.epoch, topic)))
-                    if entry.is_over and self._paths.passes_end(tables, entry, peer):
+                    if entry.is_over and self._state.passes_end(tables, entry, peer):
                         effects.append(Send(peer, EndTopic(tables.epoch, topic)))
             fresh, entry.fresh = sorted(entry.fresh), set()
             effects += self.confirm(fresh, tables.epoch, now_ms)
@@ -298,7 +297,7 @@ class TopicTrees:
     def _pass_on(self, tables: RingTables, message: FlushMessage) -> list[Effect]:
         """Send a message of a flush one hop towards its target, or accept it if this broker is the target."""
         if message.target != self.broker:
-            return self._paths.send_onward(tables, message)
+            return self._state.send_onward(tables, message)
         return self.accept_of_flush(tables, message)
 
     def accept_of_flush(self, tables: RingTables, message: FlushMessage) -> list[Effect]:
@@ -308,12 +307,12 @@ class TopicTrees:
                 return self.begin_flush(tables, message)
             case Probe():
                 return self.answer_probe(tables, message)
-            case ProbeBack() if self._paths.must_keep_at_root(message.topic, message):
+            case ProbeBack() if self._state.must_keep_at_root(message.topic, message):
                 return self._endings.keep_at_root(message.topic, message)  # Behind earlier publications.
             case ProbeBack():
                 return self.accept_probe_back(tables, message)
             case GrantFlush():
-                return self.end_flush(tables, message) + release_held(self._state, self._paths.must_hold)
+                return self.end_flush(tables, message) + release_held(self._state, self._state.must_hold)
 
     def begin_flush(self, tables: RingTables, message: AskFlush) -> list[Effect]:
         """Send a probe to every publisher of a topic, or grant the flush if it has none."""

@@ -23,7 +23,9 @@ from regraft.producers.brokers.broker_messages import (
     Cancelled,
     Deliver,
     Effect,
+    FlowEnd,
     Message,
+    PublisherComes,
     PublisherTaken,
     Send,
     UnadvertiseRequest,
@@ -31,7 +33,6 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.content_change import ContentChange
 from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
 from regraft.producers.brokers.scot_interests import ScotInterests
-from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes
 from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
 from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held
 from regraft.schemas.command import Command

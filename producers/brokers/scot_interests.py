@@ -27,11 +27,12 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     Unadvertise,
     Unsubscribe,
+    VectorAck,
+    VectorBit,
 )
-from regraft.producers.brokers.broker_protocol import ProtocolError
+from regraft.producers.brokers.broker_reports import ProtocolError
 from regraft.producers.brokers.content_moves import LocalSubscription, are_ready, subscribers_here
 from regraft.producers.brokers.match_content import Filter, intersects
-from regraft.producers.brokers.scot_messages import VectorAck, VectorBit
 from regraft.producers.brokers.scot_tables import (
     LOCAL,
     Entry,

@@ -27,9 +27,11 @@ from regraft.producers.brokers.broker_messages import (
     Deliver,
     Dropped,
     Effect,
+    FlowEnd,
     LeaveRequest,
     Notification,
     Published,
+    PublisherComes,
     ReadyRequest,
     Send,
     Subscribe,
@@ -38,16 +40,22 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
     Unsubscribe,
+    VectorAck,
+    VectorBit,
 )
-from regraft.producers.brokers.broker_protocol import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError
+from regraft.producers.brokers.broker_reports import (
+    EPOCH_UNKNOWN,
+    FROM_THE_DEAD,
+    NOT_ADVERTISED,
+    OUTSIDE,
+    ProtocolError,
+)
 from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.scot_change import ScotChange
 from regraft.producers.brokers.scot_interests import ScotInterests
-from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes, VectorAck, VectorBit
 from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotState, ScotTables
 from regraft.producers.brokers.switch_epochs import answer_prepare, deliver_or_hold
-from regraft.producers.brokers.tree_routing import NOT_ADVERTISED
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 Copies = list[tuple[str, int]]

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.producers.brokers.broker_state import BrokerState
-from regraft.producers.brokers.content_moves import ContentPlanUnderWay
+from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.

@@ -12,11 +12,9 @@ from typing import Protocol, TypeVar
 
 from regraft.producers.brokers.answer_commands import answer_late
 from regraft.producers.brokers.broker_messages import Deliver, Dropped, Effect
-from regraft.producers.brokers.broker_protocol import HOLD_OVERFLOW
-from regraft.producers.brokers.broker_state import BrokerState, Plan, PlanUnderWay, Tables
+from regraft.producers.brokers.broker_reports import HOLD_OVERFLOW
+from regraft.producers.brokers.broker_state import HELD_MAX, BrokerState, Plan, PlanUnderWay, Tables
 from regraft.schemas.command import CommandPhase, Outcome
-
-HELD_MAX = 100_000  # Held deliveries, or notifications at a rendezvous; more are dropped and counted.
 
 PlanIn = TypeVar("PlanIn", bound=PlanUnderWay, contravariant=True)
 

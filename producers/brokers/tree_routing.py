@@ -37,11 +37,12 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.broker_protocol import (
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.broker_reports import (
     EPOCH_UNKNOWN,
     FROM_THE_DEAD,
+    NOT_ADVERTISED,
     OUTSIDE,
-    BrokerProtocol,
     ProtocolError,
 )
 from regraft.producers.brokers.broker_state import BrokerState
@@ -51,9 +52,6 @@ from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, Entry, RoutingTables, TreePlanUnderWay, TreeState
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
-
-NOT_ADVERTISED = "publisher_not_advertised"  # At this broker: the publisher or its home has ended its stay.
-
 
 TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
 

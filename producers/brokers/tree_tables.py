@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Advertise
-from regraft.producers.brokers.broker_state import BrokerState
-from regraft.producers.brokers.content_moves import ContentPlanUnderWay
+from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.

@@ -24,10 +24,10 @@ from regraft.producers.brokers.broker_messages import (
     Effect,
     Message,
     Notification,
-    bundled,
 )
-from regraft.producers.brokers.broker_protocol import OUTSIDE, BrokerPhase, ProtocolError
+from regraft.producers.brokers.broker_reports import OUTSIDE, BrokerPhase, ProtocolError
 from regraft.producers.brokers.broker_state import EARLY_MESSAGES_MAX, BrokerState, Plan, Tables
+from regraft.producers.brokers.bundle_messages import bundled
 from regraft.producers.brokers.epoch_change import EpochChange, Routing, digest_mismatch
 from regraft.producers.brokers.switch_epochs import answer_prepare, release_held
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal

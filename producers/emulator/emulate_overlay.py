@@ -35,10 +35,10 @@ from regraft.producers.brokers.broker_messages import (
     PublisherTaken,
     Send,
     SubscriberEffect,
-    UserEffect,
     control_messages_in,
 )
 from regraft.producers.brokers.match_content import Content, Filter
+from regraft.producers.brokers.ring_messages import UserEffect
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
 from regraft.producers.emulator.homes_in_turn import HomesInTurn

@@ -13,12 +13,8 @@ from regraft.producers.brokers.broker_messages import (
     SubscriberEffect,
     SubscriberMoves,
     SubscriberTaken,
-    UserDrained,
-    UserEffect,
-    UserMoves,
-    UserStays,
-    UserTaken,
 )
+from regraft.producers.brokers.ring_messages import UserDrained, UserEffect, UserMoves, UserStays, UserTaken
 from regraft.producers.emulator.emulated_parts import EmulatedBroker
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger

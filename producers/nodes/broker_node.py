@@ -32,9 +32,10 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
     Published,
     Send,
-    bundled,
 )
-from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol, ProtocolError
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.broker_reports import BrokerPhase, ProtocolError
+from regraft.producers.brokers.bundle_messages import bundled
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_in
 from regraft.producers.emulator.delivery_cells import DeliveryCells

@@ -14,11 +14,13 @@ from regraft.producers.brokers.broker_messages import (
     Send,
     Subscribe,
 )
-from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate, intersects, matches
+from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_routing import RingRouting
-from regraft.producers.brokers.ring_tables import RingPlanUnderWay, RingState, RingTables
+from regraft.producers.brokers.ring_tables import RingTables
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.brokers.tree_routing import TreeRouting
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState

@@ -19,8 +19,8 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
     SubscriberEffect,
     SubscribeRequest,
-    UserEffect,
 )
+from regraft.producers.brokers.ring_messages import UserEffect
 from regraft.producers.emulator.subscriber_clients import STAY_MARK
 
 REMOTE = {"remote": "requests to brokers, and what they report to clients, take time"}

@@ -22,7 +22,7 @@ import msgspec
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, Published
-from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
+from regraft.producers.brokers.broker_reports import FROM_THE_DEAD
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker
 from regraft.producers.emulator.publisher_clients import ANY_HOME

@@ -14,7 +14,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
-from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
+from regraft.producers.brokers.broker_reports import FROM_THE_DEAD
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.ring_messages import AttachRequest
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker

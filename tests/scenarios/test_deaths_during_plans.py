@@ -9,7 +9,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import id_moves_between
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulator.emulate_overlay import OverlayTiming
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

@@ -14,10 +14,9 @@ from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_messages import End
+from regraft.producers.brokers.broker_messages import End, FlowEnd
 from regraft.producers.brokers.neighbour_lives import NeighbourLives
 from regraft.producers.brokers.ring_messages import EndTopic
-from regraft.producers.brokers.scot_messages import FlowEnd
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import StepByStep
 

@@ -21,9 +21,8 @@ from regraft.producers.brokers.broker_messages import (
     PublisherTaken,
     ReadyRequest,
     SubscribeRequest,
-    UserTaken,
 )
-from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription
+from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription, UserTaken
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, HomeMove

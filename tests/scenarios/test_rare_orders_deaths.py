@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from regraft.producers.brokers.broker_messages import (
-    AdvertiseConfirmed,
-    AdvertiseRequest,
-    Confirmed,
-    SubscribeRequest,
-    UserDrained,
-)
-from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription
+from regraft.producers.brokers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, Confirmed, SubscribeRequest
+from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription, UserDrained
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove

@@ -13,11 +13,15 @@ from regraft.producers.brokers.broker_messages import (
     Confirmed,
     SubscribeRequest,
     UnadvertiseRequest,
+)
+from regraft.producers.brokers.epoch_change import CLIENT_WAIT_MS_MAX
+from regraft.producers.brokers.ring_messages import (
+    AttachRequest,
+    MoveAckRequest,
+    MovedSubscription,
     UserDrained,
     UserMoves,
 )
-from regraft.producers.brokers.epoch_change import CLIENT_WAIT_MS_MAX
-from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove

@@ -12,11 +12,16 @@ from regraft.producers.brokers.broker_messages import (
     Dropped,
     SubscribeRequest,
     UnadvertiseRequest,
+)
+from regraft.producers.brokers.broker_reports import BROKER_DIED, FROM_THE_DEAD
+from regraft.producers.brokers.ring_messages import (
+    AttachRequest,
+    MoveAckRequest,
+    MovedSubscription,
+    Register,
     UserDrained,
     UserMoves,
 )
-from regraft.producers.brokers.broker_protocol import BROKER_DIED, FROM_THE_DEAD
-from regraft.producers.brokers.ring_messages import AttachRequest, MoveAckRequest, MovedSubscription, Register
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove

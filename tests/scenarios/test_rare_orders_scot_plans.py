@@ -27,7 +27,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscriberMoves,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
+from regraft.producers.brokers.broker_reports import FROM_THE_DEAD
 from regraft.producers.brokers.scot_interests import LINGER_MS
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove

@@ -21,7 +21,7 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from regraft.producers.brokers.broker_protocol import FROM_THE_DEAD
+from regraft.producers.brokers.broker_reports import FROM_THE_DEAD
 from regraft.schemas.command import Command, Outcome
 from tests.scenarios.step_by_step import ALL
 from tests.scenarios.tree_repair import (

@@ -8,8 +8,6 @@ from regraft.producers.brokers.broker_messages import (
     ClientDropped,
     Confirmed,
     SubscribeRequest,
-    UserDrained,
-    UserTaken,
 )
 from regraft.producers.brokers.epoch_change import CLIENT_WAIT_MS_MAX
 from regraft.producers.brokers.ring_messages import (
@@ -18,6 +16,8 @@ from regraft.producers.brokers.ring_messages import (
     GoneRequest,
     MoveAckRequest,
     MovedSubscription,
+    UserDrained,
+    UserTaken,
 )
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome

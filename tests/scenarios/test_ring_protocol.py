@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from regraft.producers.brokers.broker_messages import Effect
+from regraft.producers.brokers.ring_broker_state import RingState
 from regraft.producers.brokers.ring_change import RingChange
 from regraft.producers.brokers.ring_messages import GrantFlush
-from regraft.producers.brokers.ring_paths import TopicPaths
 from regraft.producers.brokers.ring_tables import RingTables, TopicEntry
 from regraft.producers.brokers.ring_trees import TopicTrees
 from tests.scenarios.any_order_deeds import DEATHS, RingDeeds
@@ -65,18 +65,18 @@ def test_runs_exercise_what_they_claim() -> None:
 
 def test_without_the_hold_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivering new-epoch notifications before the old epoch has ended breaks order: the hold is needed."""
-    monkeypatch.setattr(TopicPaths, "may_get_older", lambda *_: False)
+    monkeypatch.setattr(RingState, "may_get_older", lambda *_: False)
     assert happens("out_of_order", range(40))
 
 
 def test_without_waiting_for_the_old_home_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new home that does not wait until the old one has handed over everything breaks order at moved users."""
 
-    def by_own_tree(self: TopicPaths, notification: object, subscription: str) -> bool:
-        self._state.epochs()[0].awaited.pop(subscription, None)
+    def by_own_tree(self: RingState, notification: object, subscription: str) -> bool:
+        self.epochs()[0].awaited.pop(subscription, None)
         return False
 
-    monkeypatch.setattr(TopicPaths, "may_get_older", by_own_tree)
+    monkeypatch.setattr(RingState, "may_get_older", by_own_tree)
     assert happens("out_of_order", range(60))
 
 

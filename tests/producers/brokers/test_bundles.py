@@ -14,9 +14,9 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
     Published,
     Send,
-    bundled,
     control_messages_in,
 )
+from regraft.producers.brokers.bundle_messages import bundled
 
 
 def notification(sequence: int) -> Notification:

@@ -22,7 +22,7 @@ from regraft.producers.brokers.broker_messages import (
     Subscribe,
     SubscribeRequest,
 )
-from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.brokers.ring_messages import Join
 from regraft.producers.brokers.ring_tables import RingTables

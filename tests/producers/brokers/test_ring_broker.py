@@ -19,11 +19,19 @@ from regraft.producers.brokers.broker_messages import (
     Published,
     Send,
     SubscribeRequest,
+)
+from regraft.producers.brokers.broker_reports import ProtocolError
+from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.ring_messages import (
+    AskFlush,
+    GrantFlush,
+    Join,
+    JoinAck,
+    Leave,
+    NotComing,
+    Register,
     UserMoves,
 )
-from regraft.producers.brokers.broker_protocol import ProtocolError
-from regraft.producers.brokers.match_content import Operator, Predicate
-from regraft.producers.brokers.ring_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
 from regraft.producers.brokers.ring_routing import RingBroker, ring_broker
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome

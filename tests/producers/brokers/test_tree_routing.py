@@ -25,7 +25,7 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.brokers.tree_routing import TreeBroker, tree_broker
 from regraft.schemas.command import Command, CommandPhase, Outcome

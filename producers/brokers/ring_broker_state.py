@@ -1,30 +1,97 @@
-"""Paths of topics on a Chord ring: which of them a plan changes, and so what may still come in the old epoch.
+"""What all parts of a ring's broker share: the plan under way, clients, and the paths that the plan changes.
 
-Queries only, over the state of one broker; each end of a path derives the answers by itself, from the rings of the live
-epochs. :mod:`producers.brokers.ring_endings` sends END where a path changes.
+The queries about paths depend on nothing but the rings of the live epochs, so each end of a path derives the answers by
+itself. :mod:`producers.brokers.ring_endings` sends END where a path changes.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass, field
+
+from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Notification, Send
+from regraft.producers.brokers.broker_state import BrokerState, PlanUnderWay
 from regraft.producers.brokers.ring_messages import RoutedMessage
 from regraft.producers.brokers.ring_tables import (
     FromPublisher,
+    LocalPublisher,
     Registration,
-    RetiredRing,
-    RingPlanUnderWay,
-    RingState,
     RingTables,
     TopicEntry,
+    TopicSubscription,
 )
 
+RETIRED_KEPT_MAX = 16  # Retired epochs that may have messages in transit; older messages are dropped.
 
-class TopicPaths:
-    """The paths of all topics in the live epochs of one broker, and in those retired lately."""
 
-    def __init__(self, state: RingState) -> None:
-        self._state = state
-        self.broker = state.broker
+@dataclass(slots=True)
+class RingPlanUnderWay(PlanUnderWay):
+    """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
+
+    ``is_ring_kept``: no broker changes its ID. ``leaving``: users to be moved that are still connected, with their
+    connection. ``awaited_users``: users that have yet to arrive; ``arrived_users``: those that have, with their
+    connection. ``unacknowledged``: users that have not acknowledged their move, with when they were notified: before
+    this broker is active those that leave, from then on those that it has taken over. ``unflushed``: subscriptions of
+    leaving users that the old epoch still serves here, by user. ``handed_over``: users that have arrived and whose old
+    home has nothing more for them, with the time since when. ``awaited_ends``: topics whose END this broker waits for,
+    for itself or for the children in ``end_children``. ``requested_ends``: local publishers whose END a rendezvous has
+    asked for; ``ends_sent``: those whose END was sent. ``publishers_over``: topic, publisher and stay if nothing
+    more of the old epoch will come from it; ``waiting_at_root``: what other publishers have sent in the new epoch.
+    """
+
+    is_ring_kept: bool = False
+    leaving: dict[str, int] = field(default_factory=dict)
+    unacknowledged: dict[str, float] = field(default_factory=dict)
+    awaited_users: set[str] = field(default_factory=set)
+    arrived_users: dict[str, int] = field(default_factory=dict)
+    unflushed: dict[str, set[str]] = field(default_factory=dict)
+    handed_over: dict[str, float] = field(default_factory=dict)
+    awaited_ends: set[str] = field(default_factory=set)
+    end_children: dict[str, set[str]] = field(default_factory=dict)
+    requested_ends: set[str] = field(default_factory=set)
+    publishers_over: set[tuple[str, str, int]] = field(default_factory=set)
+    waiting_at_root: dict[tuple[str, str], deque[FromPublisher]] = field(default_factory=dict)
+    has_ended_publishing: bool = False
+    ends_sent: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredRing:
+    """What a broker remembers of a retired epoch: its ring, and which brokers' lives ended before it or in it."""
+
+    epoch: int
+    configuration: RingConfiguration
+    lost: frozenset[str]
+    dead: frozenset[str]
+
+
+class RingState(BrokerState[RingTables, RingPlanUnderWay]):
+    """The state of one broker of a ring. All parts of it work on this; none of them has any other state."""
+
+    # The subscriptions of local users, by name. Invariant: each is in the entry of its topic in the tables of at least
+    # one live epoch; a user that moves has its subscriptions both at its old home and at its next one meanwhile.
+    locals: dict[str, TopicSubscription]
+
+    # The publishers at home here, by name. Invariant: one that ``may_publish`` is registered at the rendezvous of its
+    # topic in every live epoch; while a plan is under way none comes, and one that ends is gone at once.
+    here: dict[str, LocalPublisher]
+
+    # The epochs retired here lately, oldest first. Invariant: the last one is that before the oldest live epoch, if
+    # there is one, and no live epoch is among them.
+    retired: deque[RetiredRing]
+
+    # Whether a path has not changed since a retired epoch, by epoch, topic, broker and direction: a cache, cleared at
+    # each retirement.
+    unchanged: dict[tuple[int, str, str, bool], bool]
+
+    def begin_with(self, tables: RingTables) -> None:
+        """Hold these tables, and no other state of clients and neighbours."""
+        super().begin_with(tables)
+        self.locals = {}
+        self.here = {}
+        self.retired = deque(maxlen=RETIRED_KEPT_MAX)
+        self.unchanged = {}
 
     # --- which paths change ------------------------------------------------------------------------------------------
 
@@ -32,7 +99,7 @@ class TopicPaths:
         """Return True if the topic has another rendezvous in the new epoch."""
         if under_way.is_ring_kept:
             return False
-        old, new = self._state.tables[under_way.epoch_from], self._state.tables[under_way.epoch_to]
+        old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         root = old.rendezvous(topic)
         return root != new.rendezvous(topic) or root in new.lost
 
@@ -40,24 +107,24 @@ class TopicPaths:
         """Return True if END of a topic goes to its whole tree: most brokers need it, and asking doubles the cost."""
         if under_way.is_ring_kept:
             return False
-        old, new = self._state.tables[under_way.epoch_from], self._state.tables[under_way.epoch_to]
+        old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return self.changes_rendezvous(under_way, topic) or new.changes_most(old, old.rendezvous(topic))
 
     def is_rerouted(self, under_way: RingPlanUnderWay, topic: str) -> bool:
         """Return True if the topic's notifications reach this broker over another path in the new epoch."""
-        old, new = self._state.tables[under_way.epoch_from], self._state.tables[under_way.epoch_to]
+        old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return not new.same_path(old, topic, self.broker)
 
     def is_publisher_rerouted(self, under_way: RingPlanUnderWay, topic: str, home: str) -> bool:
         """Return True if notifications published at ``home`` take another path to the rendezvous in the new epoch."""
-        old, new = self._state.tables[under_way.epoch_from], self._state.tables[under_way.epoch_to]
+        old, new = self.tables[under_way.epoch_from], self.tables[under_way.epoch_to]
         return self.changes_rendezvous(under_way, topic) or not new.same_route(old, home, old.rendezvous(topic))
 
     # --- what may still come in the old epoch ------------------------------------------------------------------------
 
     def passes_end(self, tables: RingTables, entry: TopicEntry, peer: str) -> bool:
         """Return True if this broker passes END of a topic on to a child."""
-        under_way = self._state.under_way
+        under_way = self.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return True
         return self.end_goes_to_all(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
@@ -68,7 +135,7 @@ class TopicPaths:
 
     def is_over(self, under_way: RingPlanUnderWay, topic: str, publisher: str, known: Registration) -> bool:
         """Return True if nothing more of a publisher's stay in the old epoch comes here; each stay has its own END."""
-        is_cut = self._state.tables[under_way.epoch_from].is_over_from(known.home)
+        is_cut = self.tables[under_way.epoch_from].is_over_from(known.home)
         return is_cut or (topic, publisher, known.connection) in under_way.publishers_over
 
     def waits_at_root(self, topic: str, publisher: str) -> bool:
@@ -76,10 +143,10 @@ class TopicPaths:
 
         That is possible only if this broker is the topic's rendezvous in both.
         """
-        under_way = self._state.under_way
+        under_way = self.under_way
         if under_way is None:
             return False
-        known = self._state.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
+        known = self.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
         if known is None or self.changes_rendezvous(under_way, topic):
             return False
         if self.is_over(under_way, topic, publisher, known):
@@ -88,7 +155,7 @@ class TopicPaths:
 
     def must_keep_at_root(self, topic: str, message: FromPublisher) -> bool:
         """Return True if a publisher sent this in the new epoch and it must wait."""
-        under_way = self._state.under_way
+        under_way = self.under_way
         if under_way is None or message.epoch != under_way.epoch_to:
             return False
         return self.waits_at_root(topic, message.publisher)
@@ -99,10 +166,10 @@ class TopicPaths:
 
     def may_get_older(self, notification: Notification, subscription: str) -> bool:
         """Return True if a subscription may still get something of an older epoch, here or at its old home."""
-        under_way, local = self._state.under_way, self._state.locals.get(subscription)
+        under_way, local = self.under_way, self.locals.get(subscription)
         if under_way is None or notification.epoch <= under_way.epoch_from:
             return False
-        old = self._state.tables[under_way.epoch_from]
+        old = self.tables[under_way.epoch_from]
         if subscription in old.awaited:
             return True
         entry = None if local is None or local.has_arrived else old.topics.get(local.topic)
@@ -114,11 +181,11 @@ class TopicPaths:
 
     def is_dead(self, source: str, epoch: int) -> bool:
         """Return True if a broker has died in an epoch or, if that is retired here, in a later one."""
-        tables = self._state.tables.get(epoch)
+        tables = self.tables.get(epoch)
         if tables is not None:
             return source in tables.dead
-        retired = (one.dead for one in self._state.retired if one.epoch >= epoch)
-        live = (one.dead for one in self._state.epochs() if one.epoch >= epoch)
+        retired = (one.dead for one in self.retired if one.epoch >= epoch)
+        live = (one.dead for one in self.epochs() if one.epoch >= epoch)
         return any(source in dead for dead in (*retired, *live))
 
     def upward_unchanged(self, epoch: int, start: str, topic: str) -> bool:
@@ -134,21 +201,21 @@ class TopicPaths:
 
     def _path_unchanged(self, epoch: int, topic: str, broker: str, *, is_up: bool) -> bool:
         key = (epoch, topic, broker, is_up)
-        if key not in self._state.unchanged:
-            since = [one for one in self._state.retired if one.epoch >= epoch]
+        if key not in self.unchanged:
+            since = [one for one in self.retired if one.epoch >= epoch]
             is_known = bool(since) and since[0].epoch == epoch
-            now = self._state.tables[min(self._state.tables)]
+            now = self.tables[min(self.tables)]
             rings = (*(one.configuration for one in since), now.configuration) if is_known else ()
             is_always_member = all(broker in one.place_of for one in rings)
             paths = {one.topic_route(topic, broker, is_up=is_up) for one in rings} if is_always_member else set()
             lost = now.lost.union(*(one.lost for one in since[1:]))
-            self._state.unchanged[key] = len(paths) == 1 and lost.isdisjoint(*paths)
-        return self._state.unchanged[key]
+            self.unchanged[key] = len(paths) == 1 and lost.isdisjoint(*paths)
+        return self.unchanged[key]
 
     def retire(self, gone: RingTables) -> None:
         """Remember an epoch that may have messages in transit."""
-        self._state.retired.append(RetiredRing(gone.epoch, gone.configuration, gone.lost, frozenset(gone.dead)))
-        self._state.unchanged.clear()
+        self.retired.append(RetiredRing(gone.epoch, gone.configuration, gone.lost, frozenset(gone.dead)))
+        self.unchanged.clear()
 
     # --- the next hop ------------------------------------------------------------------------------------------------
 
@@ -162,7 +229,7 @@ class TopicPaths:
 
         This is a neighbour that stays, or else the successor, which also leaves and does the same.
         """
-        old = self._state.tables[min(self._state.tables)]
+        old = self.tables[min(self.tables)]
         staying = [peer for peer in old.neighbours if peer in tables.configuration.place_of]
         ring = old.configuration
         return staying[0] if staying else ring.broker_at[(ring.position_of[self.broker] + 1) % len(ring.brokers)]
