@@ -2,7 +2,7 @@
 
 In: one message at a time (from a neighbour, a local client or the controller) and the time. Out: effects. A core owns
 no queue, no link and no clock. It requires that messages of one link arrive in the order they were sent, and that none
-is lost. :mod:`producers.brokers.broker_cores` chooses the core for a kind of overlay.
+is lost. :mod:`producers.broker_cores` chooses the core for a kind of overlay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class BrokerProtocol(Protocol):
 
     The core decides, its driver acts. The duties of a driver:
 
-    1. Make the core: :func:`producers.brokers.broker_cores.core_of`, and :meth:`begin_at` if a plan led to the overlay
+    1. Make the core: :func:`producers.broker_cores.core_of`, and :meth:`begin_at` if a plan led to the overlay
        that it begins with. A core stores nothing: a broker that restarts begins outside, with another ``boot_ms``.
     2. Put everything that comes in into one queue, in the order of arrival: messages of neighbours, requests of local
        clients, commands. On each link, messages arrive in the order they were sent, and none is lost.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
-from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE

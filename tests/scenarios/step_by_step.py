@@ -8,8 +8,8 @@ from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.answer_commands import NO_PLAN
-from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     Answer,

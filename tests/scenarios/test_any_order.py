@@ -12,7 +12,7 @@ import pytest
 
 from regraft.controller.controller_settings import TransitionLimits
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import CancelRequest, Notification, SubscribeRequest
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.brokers.tree_change import TreeChange

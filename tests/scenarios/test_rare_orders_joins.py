@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, Confirmed, SubscribeRequest
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import ALL, StepByStep

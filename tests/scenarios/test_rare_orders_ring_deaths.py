@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
-from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,

@@ -17,7 +17,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.known_kinds import KINDS, read_configuration
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.producers.brokers.broker_cores import CORES
+from regraft.producers.broker_cores import CORES
 from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.report_page.kind_pages import KIND_PAGES
 from regraft.run_records.summary import MOVED_FIGURES

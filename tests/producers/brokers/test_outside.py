@@ -10,7 +10,7 @@ import pytest
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseRequest,

@@ -16,7 +16,7 @@ from regraft.controller.execute.transition import SendCommand, Transition, Trans
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.connectors.connector import Connector

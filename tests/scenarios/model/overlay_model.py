@@ -23,7 +23,7 @@ from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
-from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     Answer,
