@@ -117,7 +117,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         self._state.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
         for peer in self._state.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
-        effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
+        effects = self._interests.derive_later(older.entries.values()) + self._interests.begin_repair()
         effects += self.movers.notify_leaving(under_way)
         under_way.waiting_for = {
             name for name in {*tables.entries, *self._interests.own_unconfirmed()} if not self._interests.is_ready(name)
@@ -263,15 +263,15 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Settle what waited for the epoch, and serve postponed requests."""
         names = sorted(gone.entries)
-        repairs, sent = self._interests.repairs, list[Effect]()
+        sent: list[Effect] = []
         if under_way is not None and gone.epoch > self._state.epoch:
-            sent = repairs.abort(gone, under_way) + self.movers.release(under_way.arrived)
+            sent = self._interests.abort_repair(gone, under_way) + self.movers.release(under_way.arrived)
         elif under_way is not None and gone.dead:
             sent = self._ask_again(under_way)
         if under_way is not None and gone.epoch < self._state.epoch:
             sent += self.movers.drop_stranded(under_way, self._state.tables[self._state.epoch].dead)
             sent += self.movers.release(under_way.going)
-        effects = sent + repairs.forget_ended() + self._interests.forget_dead_homes()
+        effects = sent + self._interests.forget_ended() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
         if not self._state.takes_clients:
             self._interests.forget_publishers()

@@ -11,7 +11,14 @@ from dataclasses import replace
 from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, PublisherTaken, Send, Unadvertise
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.tree_repairs import TreeRepairs
-from regraft.producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreeState
+from regraft.producers.brokers.tree_tables import (
+    LOCAL,
+    Advertisement,
+    Entry,
+    RoutingTables,
+    TreePlanUnderWay,
+    TreeState,
+)
 
 
 class TreePublishers:
@@ -22,7 +29,7 @@ class TreePublishers:
         self.broker = state.broker
         self.advertisements: dict[str, Advertisement] = {}
         self.unconfirmed_advertisements: dict[str, Advertisement] = {}
-        self.repairs = TreeRepairs(state, self)
+        self.repairs = TreeRepairs(state, self.advertisements)
 
     @abstractmethod
     def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
@@ -62,7 +69,7 @@ class TreePublishers:
         if earlier is not None:
             ack = Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))
             return [ack, *self.repairs.pass_late_announcement(earlier, message, source)]
-        sends = self.flood(message, source) + self.repairs.forward(message)
+        sends = self.repairs.flood(message, source) + self.repairs.forward(message)
         asked = {send.peer for send in sends} - {source}  # Its announcer already knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
@@ -104,11 +111,11 @@ class TreePublishers:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended while it waited.
-            return [*self.flood(message, source)]  # A newer epoch, even an aborted one, may have announced it.
+            return [*self.repairs.flood(message, source)]  # A newer epoch, even an aborted one, may have announced it.
         is_awaited = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
-        effects: list[Effect] = [*self.flood(message, source), *self.repairs.forward(message)]
+        effects: list[Effect] = [*self.repairs.flood(message, source), *self.repairs.forward(message)]
         effects += self.repairs.return_end(source, message)
         if is_awaited and known.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
             effects.append(Send(known.announcer, AdvertiseAck(known.epoch, message.publisher, message.connection)))
@@ -154,10 +161,46 @@ class TreePublishers:
                 if intersects(known.filter_, entry.filter_):
                     entry.matching.add(known.publisher)
 
-    def flood(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
-        """Send a message to the living neighbours in the tree of its epoch, except the one it came from."""
-        tables = self._state.tables[message.epoch]
-        return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
+    def begin_repair(self) -> list[Effect]:
+        """Announce all known publishers over new links, and drop earlier stays whose end can no longer come."""
+        repair = self.repairs.repair
+        if repair is None:
+            return []
+        effects: list[Effect] = []
+        for known in list(self.advertisements.values()):
+            if known.successor is not None and known.home not in repair.near:
+                effects += self.learn_advertisement(*known.successor)
+        for name, known in sorted(self.advertisements.items()):
+            sends = self.repairs.forward(
+                Advertise(repair.epoch_from, name, known.connection, known.home, known.filter_)
+            )
+            repair.unacknowledged |= {(send.peer, name, known.connection) for send in sends}
+            effects += sends
+        return effects
+
+    def forget_ended(self) -> list[Effect]:
+        """Forget the stays that have ended, on all brokers that know them."""
+        effects: list[Effect] = []
+        for peer, name, connection in self.repairs.ended:
+            end = Unadvertise(self._state.epoch, name, connection)
+            effects += self.forget_advertisement(peer, end)
+        self.repairs.ended = []
+        return effects
+
+    def abort_repair(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
+        """Revert what was announced in an aborted epoch; admit stays of the older one that waited for it."""
+        waiting: list[tuple[str, Advertise]] = []
+        for name, known in list(self.advertisements.items()):
+            if known.successor is not None and known.successor[1].epoch == gone.epoch:
+                known.successor = None
+            if known.epoch == gone.epoch:
+                self.forget_stay(name)
+                waiting += [] if known.successor is None else [known.successor]
+            known.unanswered -= gone.fresh
+        for name, known in under_way.superseded.items():
+            if name not in self.advertisements:
+                self.restore(known)
+        return [effect for one in waiting for effect in self.learn_advertisement(*one)]
 
     def forget_publishers(self) -> None:
         """Forget all publishers: an outsider is not notified of their ends."""

@@ -13,29 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
-from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
-from regraft.producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay, TreeState
+from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Send, Unadvertise
+from regraft.producers.brokers.tree_tables import Advertisement, TreePlanUnderWay, TreeState
 
 
 class TreeRepairs:
-    """The publishers of one broker across a repair; ``interests`` (a TreeInterests) knows them."""
+    """What one broker notes of its publishers, ``known``, in a repair, and what it must announce."""
 
-    def __init__(self, state: TreeState, interests: Any) -> None:
+    def __init__(self, state: TreeState, known: Mapping[str, Advertisement]) -> None:
         self._state = state
-        self._interests = interests
-        self._ended: list[tuple[str, str, int]] = []  # Neighbour over the new link towards its home, publisher, stay.
+        self._known = known
+        self.ended: list[tuple[str, str, int]] = []  # Neighbour over the new link towards its home, publisher, stay.
         # Stays announced after a later one, without an end so far: other brokers may still know them.
         self.announced_late: dict[tuple[str, int], Advertise] = {}
 
     @property
-    def _known(self) -> Mapping[str, Advertisement]:
-        known: Mapping[str, Advertisement] = self._interests.advertisements
-        return known
-
-    @property
-    def _repair(self) -> TreePlanUnderWay | None:
+    def repair(self) -> TreePlanUnderWay | None:
         """The plan under way, if brokers join, leave or are lost in it."""
         under_way = self._state.under_way
         return under_way if under_way is not None and under_way.announces else None
@@ -46,27 +40,17 @@ class TreeRepairs:
 
     # --- announcements -----------------------------------------------------------------------------------------------
 
-    def begin(self) -> list[Effect]:
-        """Announce all known publishers over new links, and drop earlier stays whose end can no longer come."""
-        repair = self._repair
-        if repair is None:
-            return []
-        effects: list[Effect] = []
-        for known in list(self._known.values()):
-            if known.successor is not None and known.home not in repair.near:
-                effects += self._interests.learn_advertisement(*known.successor)
-        for name, known in sorted(self._known.items()):
-            sends = self.forward(Advertise(repair.epoch_from, name, known.connection, known.home, known.filter_))
-            repair.unacknowledged |= {(send.peer, name, known.connection) for send in sends}
-            effects += sends
-        return effects
+    def flood(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
+        """Send a message to the living neighbours in the tree of its epoch, except the one it came from."""
+        tables = self._state.tables[message.epoch]
+        return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
 
     def forward(self, message: Advertise | Unadvertise) -> list[Send]:
         """Send a message of the older epoch over the new links of the newer one, too.
 
         An advertisement is not sent towards its home.
         """
-        plan = self._repair if isinstance(message, Advertise) else self._state.under_way
+        plan = self.repair if isinstance(message, Advertise) else self._state.under_way
         if plan is None or message.epoch != plan.epoch_from:
             return []
         tables = self._state.tables[plan.epoch_to]
@@ -104,7 +88,7 @@ class TreeRepairs:
 
     def note_announced(self, message: Advertise) -> None:
         """Note that a neighbour in the newer epoch knows a publisher."""
-        repair = self._repair
+        repair = self.repair
         if repair is not None and message.epoch == repair.epoch_to:
             repair.vouched.add((message.publisher, message.connection))
 
@@ -119,8 +103,7 @@ class TreeRepairs:
         if message.epoch > min(self._state.tables):
             return []  # Its end may have come in the older epoch; an abort reverts this.
         self.announced_late[stay] = message
-        sends: list[Send] = self._interests.flood(message, source)
-        return sends
+        return self.flood(message, source)
 
     def forget_announced_late(self, homes: Collection[str]) -> None:
         """Forget the stays that ended with their homes."""
@@ -134,7 +117,7 @@ class TreeRepairs:
         """
         if earlier.connection == message.connection:
             return earlier.epoch > message.epoch  # Also outside repairs: a rival's plan for that epoch may be one.
-        repair = self._repair
+        repair = self.repair
         if repair is None:
             return False
         return earlier.connection < message.connection and earlier.home not in repair.near
@@ -163,13 +146,13 @@ class TreeRepairs:
 
     def find_ended(self) -> None:
         """Find the stays that have ended beyond new links; called just before the older epoch is retired."""
-        repair = self._repair
+        repair = self.repair
         if repair is None:
             return
         tables, otherwise = self._state.tables[repair.epoch_to], self._may_differ(repair)
         stays = {(name, known.connection): (known.epoch, known.home) for name, known in self._known.items()}
         stays |= {stay: (one.epoch, one.home) for stay, one in self.announced_late.items()}
-        self._ended = [
+        self.ended = [
             (peer, name, connection)
             for (name, connection), (epoch, home) in sorted(stays.items())
             if epoch < repair.epoch_to
@@ -178,27 +161,3 @@ class TreeRepairs:
         ]
         # The others' ends come as usual, or other brokers have found them.
         self.announced_late = {stay: one for stay, one in self.announced_late.items() if one.home in repair.near}
-
-    def forget_ended(self) -> list[Effect]:
-        """Forget the stays that have ended, on all brokers that know them."""
-        effects: list[Effect] = []
-        for peer, name, connection in self._ended:
-            end = Unadvertise(self._state.epoch, name, connection)
-            effects += self._interests.forget_advertisement(peer, end)
-        self._ended = []
-        return effects
-
-    def abort(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Revert what was announced in an aborted epoch; admit stays of the older one that waited for it."""
-        waiting: list[tuple[str, Advertise]] = []
-        for name, known in list(self._known.items()):
-            if known.successor is not None and known.successor[1].epoch == gone.epoch:
-                known.successor = None
-            if known.epoch == gone.epoch:
-                self._interests.forget_stay(name)
-                waiting += [] if known.successor is None else [known.successor]
-            known.unanswered -= gone.fresh
-        for name, known in under_way.superseded.items():
-            if name not in self._known:
-                self._interests.restore(known)
-        return [effect for one in waiting for effect in self._interests.learn_advertisement(*one)]
