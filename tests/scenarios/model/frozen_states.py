@@ -45,7 +45,18 @@ IGNORED_FIELDS = {
     "_sent",
 }
 # The references from a part of a core to others: each part is frozen once, where it is owned.
-WIRING = {"_change", "_core", "_endings", "_interests", "_moves", "_publishers", "_ring", "_trees"}
+WIRING = {
+    "_change",
+    "_descent",
+    "_endings",
+    "_interests",
+    "_known",
+    "_links",
+    "_moves",
+    "_publishers",
+    "_state",
+    "_trees",
+}
 OVERLAYS = (TreeConfiguration, RingConfiguration, ScotConfiguration)
 IGNORED_TYPES = (MatchIndex, MoveCounts, UserCounts, BrokerTopics, HomesInTurn)
 UNORDERED_FIELDS = {"_gone_publishers", "advertisements"}  # Dicts whose order of iteration has no effect.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from regraft.producers.brokers.command_fence import CommandFence
-from regraft.producers.brokers.ring_change import RingChange
+from regraft.producers.brokers.ring_broker_state import RingState
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.tree_change import TreeChange
+from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_repairs import TreeRepairs
 from regraft.schemas.command import Refusal
 from tests.scenarios.model.ring_detours import OPEN
@@ -58,8 +59,8 @@ def test_the_reduction_loses_no_ending(name: str) -> None:
     ("name", "core", "method", "answer", "fault"),
     [
         ("tree_move", TreeChange, "must_hold", False, "lost or out of order"),
-        ("ring_move", RingChange, "may_get_older", False, "lost or out of order"),
-        ("tree_swap_subscribe", TreeChange, "is_ready", True, "lost"),
+        ("ring_move", RingState, "may_get_older", False, "lost or out of order"),
+        ("tree_swap_subscribe", TreeInterests, "is_ready", True, "lost"),
         ("tree_death_stays", TreeRepairs, "find_ended", None, "may never publish"),
         ("scot_abort", ScotInterests, "leave_epoch", [], "never confirmed"),
         ("tree_two_controllers", CommandFence, "refusal_of", (Refusal.NONE, ""), "waits in"),
