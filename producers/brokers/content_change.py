@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Protocol, TypeVar
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import (
     ClientDropped,
     Effect,
@@ -23,7 +22,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay, EpochTables
 from regraft.producers.brokers.content_moves import LocalInterests, MovingSubscribers
-from regraft.producers.brokers.epoch_change import EpochChange, digest_mismatch, pop_late
+from regraft.producers.brokers.epoch_change import EpochChange, pop_late
 from regraft.producers.brokers.switch_epochs import answer_prepare, switch
 from regraft.schemas.command import Command
 
@@ -67,27 +66,6 @@ class ContentChange(EpochChange[Tables, Plan]):
         return self._note_deaths(deaths, now_ms) if deaths else []
 
     # --- preparing ---------------------------------------------------------------------------------------------------
-
-    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
-        """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        try:
-            target = self._target_of(command)
-            reason = digest_mismatch(command, target) or self._reason_against(command, target)
-        except ValueError as error:
-            return str(error)
-        return reason or self._open_tables(command, target, now_ms)
-
-    @abstractmethod
-    def _target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the configuration that a prepare asks for; raise ValueError if it is impossible."""
-
-    @abstractmethod
-    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return why this broker cannot take part, empty if it can."""
-
-    @abstractmethod
-    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
-        """Begin the plan, with tables of the target epoch, and begin to fill them."""
 
     def note_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
         """Note that the next home of a subscription has it."""

@@ -31,7 +31,7 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import reason_to_stay, requested_change
+from regraft.producers.brokers.epoch_change import digest_mismatch, reason_to_stay, requested_change
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
 from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held
@@ -77,6 +77,15 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
+    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+        """Begin the plan, or return why it is impossible or this broker cannot take part."""
+        try:
+            target = self._target_of(command)
+            reason = digest_mismatch(command, target) or self._reason_against(command, target)
+        except ValueError as error:
+            return str(error)
+        return reason or self._open_tables(command, target, now_ms)
+
     def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the overlay with places reassigned and regions relinked."""
         present = self._state.tables[self._state.epoch].configuration
@@ -87,11 +96,6 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             command.links_added,
             requested_change(command, present),
         )
-
-    def tables_outside(self, command: Command) -> ScotTables:
-        """Return an outsider's tables of the overlay that an install names."""
-        overlay = ScotConfiguration.of_install(command.epoch_to, command.id_moves, command.links_added)
-        return ScotTables(self.broker, overlay, is_outside=True)
 
     def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
@@ -135,6 +139,11 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
         effects = [] if keeps else self._issue_again(under_way, older, tables)
         return effects + self._move_publishers(under_way, older, tables)
+
+    def tables_outside(self, command: Command) -> ScotTables:
+        """Return an outsider's tables of the overlay that an install names."""
+        overlay = ScotConfiguration.of_install(command.epoch_to, command.id_moves, command.links_added)
+        return ScotTables(self.broker, overlay, is_outside=True)
 
     @staticmethod
     def _keeps_interest(command: Command, older: ScotTables, target: ScotConfiguration) -> bool:

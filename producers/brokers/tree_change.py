@@ -32,7 +32,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_state import PublisherRequest
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import reason_to_stay, rejected, requested_change
+from regraft.producers.brokers.epoch_change import digest_mismatch, reason_to_stay, rejected, requested_change
 from regraft.producers.brokers.switch_epochs import drain, release_held
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
@@ -92,6 +92,44 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
+    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+        """Begin the plan, or return why it is impossible or this broker cannot take part."""
+        try:
+            target = self._target_of(command)
+            reason = digest_mismatch(command, target) or self._reason_against(command, target)
+        except ValueError as error:
+            return str(error)
+        return reason or self._open_tables(command, target, now_ms)
+
+    def _target_of(self, command: Command) -> OverlayConfiguration:
+        """Return the tree with the links exchanged and with the brokers that join or leave."""
+        present = self._state.tables[self._state.epoch].configuration
+        return present.replaced(
+            command.epoch_to,
+            [link(a, b) for a, b in command.links_removed],
+            [link(a, b) for a, b in command.links_added],
+            change=requested_change(command, present),
+        )
+
+    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+        """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
+        for move in command.moves:
+            # A publisher that has left meanwhile does not matter; one at another home would be cut off.
+            known = self._interests.advertisements.get(move.client)
+            is_sure = known is not None and (not command.lost_brokers or known.home == self.broker)
+            if known is not None and is_sure and known.home != move.home_from:
+                return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
+            if move.home_to not in target.brokers:
+                return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
+        for one in command.subscribers_moved:
+            if one.home_to not in target.brokers:
+                return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
+        if self.broker in command.brokers_left:
+            is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
+            here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
+            return reason_to_stay(here, command)
+        return ""
+
     def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that hold whatever can be derived from the present ones."""
         assert isinstance(target, TreeConfiguration)
@@ -123,35 +161,6 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             name for name in {*tables.entries, *self._interests.own_unconfirmed()} if not self._interests.is_ready(name)
         }
         return effects
-
-    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
-        for move in command.moves:
-            # A publisher that has left meanwhile does not matter; one at another home would be cut off.
-            known = self._interests.advertisements.get(move.client)
-            is_sure = known is not None and (not command.lost_brokers or known.home == self.broker)
-            if known is not None and is_sure and known.home != move.home_from:
-                return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
-            if move.home_to not in target.brokers:
-                return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
-        for one in command.subscribers_moved:
-            if one.home_to not in target.brokers:
-                return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
-        if self.broker in command.brokers_left:
-            is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
-            here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
-            return reason_to_stay(here, command)
-        return ""
-
-    def _target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the tree with the links exchanged and with the brokers that join or leave."""
-        present = self._state.tables[self._state.epoch].configuration
-        return present.replaced(
-            command.epoch_to,
-            [link(a, b) for a, b in command.links_removed],
-            [link(a, b) for a, b in command.links_added],
-            change=requested_change(command, present),
-        )
 
     def tables_outside(self, command: Command) -> RoutingTables:
         """Return an outsider's tables of the tree that an install names."""
