@@ -119,8 +119,8 @@ class BrokerState(Generic[Tables, Plan]):
 
     broker: str
 
-    # The epoch that this broker stamps on what is published here. Invariant: it is a key of ``tables``, and grows: by
-    # one when the broker switches, by any number with INSTALL. Outside a switch, nothing changes it.
+    # The epoch that this broker stamps on what is published here. Invariant: it is a key of ``tables`` and never falls;
+    # only a switch, to ``epoch_to`` of the plan, and INSTALL change it.
     epoch: int
 
     # The tables of the live epochs. Invariant: without a plan under way there is one entry, that of ``epoch``; with

@@ -69,16 +69,17 @@ class RetiredRing:
 class RingState(BrokerState[RingTables, RingPlanUnderWay]):
     """The state of one broker of a ring. All parts of it work on this; none of them has any other state."""
 
-    # The subscriptions of local users, by name. Invariant: each is in the entry of its topic in the tables of at least
-    # one live epoch; a user that moves has its subscriptions both at its old home and at its next one meanwhile.
+    # The subscriptions of local users, by name. Invariant: at the end of an epoch, each is in the entry of its topic in
+    # the tables of a live one; a user that moves has its subscriptions at its old home and at its next one meanwhile.
     locals: dict[str, TopicSubscription]
 
     # The publishers at home here, by name. Invariant: one that ``may_publish`` is registered at the rendezvous of its
-    # topic in every live epoch; while a plan is under way none comes, and one that ends is gone at once.
+    # topic in the epoch that is stamped, and before this broker is prepared, in the newer one, too; while a plan is
+    # under way none comes, and one that ends is gone at once.
     here: dict[str, LocalPublisher]
 
-    # The epochs retired here lately, oldest first. Invariant: the last one is that before the oldest live epoch, if
-    # there is one, and no live epoch is among them.
+    # The epochs retired here lately, oldest first. Invariant: all are before the oldest live epoch, the last one is the
+    # one that the plan to it began in, and none was aborted.
     retired: deque[RetiredRing]
 
     # Whether a path has not changed since a retired epoch, by epoch, topic, broker and direction: a cache, cleared at
