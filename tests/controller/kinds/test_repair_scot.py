@@ -68,8 +68,8 @@ def test_a_returning_broker_has_its_place_and_a_joining_one_takes_a_stand_ins() 
     assert isinstance(gone, ScotConfiguration)
     back = repaired_scot(gone, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET), CAP).target
     assert isinstance(back, ScotConfiguration)
-    assert len(back.places["b09"]) == 1
-    assert sum(len(places) > 1 for places in back.places.values()) == 1
+    assert len(back.slots["b09"]) == 1
+    assert sum(len(places) > 1 for places in back.slots.values()) == 1
     same = repaired_scot(SCOT, RepairTask(BrokerChange(frozenset({"b04"}), lost=frozenset({"b04"})), FLEET), CAP).target
     assert isinstance(same, ScotConfiguration)
     assert same.regions == SCOT.regions
