@@ -92,6 +92,7 @@ FIXED: Mapping[str, Any] = {
     "emulator.workload.popularity_sigma": 0.5,
     "emulator.workload.regime_change_factor": 20.0,
     "emulator.checkins.friend_count": 4,
+    "emulator.checkins.days_per_s": 0.15,
     "emulator.checkins.grid_rows": 12,
     "emulator.checkins.grid_columns": 10,
     "emulator.checkins.linger_days": 14.0,
@@ -110,7 +111,11 @@ FIXED: Mapping[str, Any] = {
     "emulator.candidate_probes_per_s": 40.0,
     "emulator.workload.regime_change_for_s": 60.0,
     "controller.decision.mute_ms": 300_000,
+    "controller.decision.pay_back_lifetimes": 4.0,
+    "controller.decision.window_age_ms_max": 60_000,
+    "controller.decision.moves_per_plan_max": 24,
     "planners.place_users_dynatops.user_load_weight": 1.0,
+    "planners.place_users_dynatops.users_moved_max": 500,
     "emulator.outage_notice_ms": 2_000.0,
     "emulator.sample_run": 4,
     "node.flush_ms": 250.0,
@@ -142,6 +147,7 @@ FIXED: Mapping[str, Any] = {
     "controller.decision.link_congestion_max": 100.0,
     "controller.decision.queue_wait_ms_max": 1_000.0,
     "controller.assembly.completeness_share_min": 0.95,
+    "controller.assembly.future_ms_max": 600_000,
     "controller.assembly.rows_wait_ms": 10_000,
     "controller.assembly.windows_pending_max": 64,
     "controller.assembly.rows_per_window_max": 500_000,
@@ -300,6 +306,8 @@ def _planners_with(full_name: str) -> list[str]:
 
 def text_with(full_name: str) -> tuple[str, str] | None:
     """Return the setting whose text holds a former one, and an example of that text; None if none does."""
+    if full_name == "alerts.quiet_below":
+        return "alerts.quiet_hours", "22:00-07:00 Europe/Berlin below warning"
     for section, forms in _TEXTS.items():
         for name, form in forms.items():
             if full_name in [f"{section}.{field}" for field in form.field_names()]:
