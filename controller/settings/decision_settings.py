@@ -13,11 +13,9 @@ class DecisionSettings:
     """When a change is worth making."""
 
     changes_per_plan_max: Annotated[int, "links exchanged in one plan"] = 12
-    moves_per_plan_max: Annotated[
-        int,
-        "publishers moved in one plan. Default 24: a move opens no link, it only sends subscriptions along the path "
-        "between the two homes",
-    ] = 24
+    # Publishers moved in one plan: twice the links, as a move opens no link, it only sends subscriptions along the path
+    # between the two homes.
+    moves_per_plan_max: int = 24
     users_per_plan_max: Annotated[
         int,
         "users moved in one plan on a ring, subscribers on a tree. Default 500: a move costs two brokers a few "

@@ -20,11 +20,9 @@ class CheckinSettings:
     user_count: Annotated[int, "mobile users, drawn from those with shipped check-ins"] = USERS_SHIPPED
     # Other users whose cells each user follows, four as in Zhao13.
     friend_count: int = 4
-    days_per_s: Annotated[
-        float,
-        "days of check-ins in one second of the run; by default a user stays in a cell for about 25 s, and the "
-        "shipped days last six minutes, after which they repeat",
-    ] = 0.15
+    # Days of check-ins in one second of the run: a user stays in a cell for about 25 s, long enough for a plan to pay,
+    # and the shipped days last six minutes, after which they repeat.
+    days_per_s: float = 0.15
     # Rows of cells of the city; each cell with check-ins is a topic.
     grid_rows: int = 12
     # Columns of cells of the city.

@@ -206,7 +206,7 @@ def test_the_chord_scenario_has_its_own_planners_by_default() -> None:
     assert (
         flags["planners"]["reassign_ids_assignment"] == flags["planners"]["reassign_ids_ssbr"] == {"ring_free_s": 60.0}
     )
-    users = {"user_cluster_brokers": 30, "users_moved_max": 9}
+    users = {"user_cluster_brokers": 30}
     own = chord | {"planners": {"place_users_dynatops": users}}
     assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["planners"]["place_users_dynatops"] == users | {
         "user_utility_min": 0.2

@@ -47,7 +47,9 @@ class PlacementSettings(PlannerSettings):
     user_load_weight: float = 1.0
     user_cluster_brokers: Annotated[int, "c, how many brokers share what their users want; the paper's 10"] = 10
     user_utility_min: Annotated[float, "by how much a move must raise a user's utility"] = 0.1
-    users_moved_max: Annotated[int, "users that move at once, at most controller.decision.users_per_plan_max"] = 500
+    # Users that move at once: as many as a plan may move (controller.decision.users_per_plan_max), which bounds it
+    # anyway.
+    users_moved_max: int = 500
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
