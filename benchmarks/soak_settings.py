@@ -47,10 +47,6 @@ class SoakPlan:
         """The length of a window, in ms of the run's clock."""
         return max(ceil(WINDOW_WALL_S * self.speed), 5) * 1_000
 
-    def scaled(self, wall_ms: float) -> int:
-        """Return a span of wall time in ms of the run's clock."""
-        return int(wall_ms * max(self.speed, 1.0))
-
 
 def soak_topics(plan: SoakPlan) -> tuple[Topic, ...]:
     """Return the table of topics with retention in proportion to the run."""
@@ -96,15 +92,5 @@ def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[st
             "past_ms_max": None,
             "metrics_port": ports["streaming"],
         },
-        "controller": _controller_flags(plan) | {"metrics_port": ports["controller"]},
-    }
-
-
-def _controller_flags(plan: SoakPlan) -> dict[str, Any]:
-    window_ms = plan.window_ms
-    return {
-        "dry_run": False,
-        "horizon_lifetimes": 1.0,
-        "decision": {"window_age_ms_max": 12 * window_ms},
-        "assembly": {"future_ms_max": plan.scaled(600_000)},
+        "controller": {"dry_run": False, "horizon_lifetimes": 1.0, "metrics_port": ports["controller"]},
     }

@@ -26,11 +26,9 @@ class DecisionSettings:
         "a change must earn its control messages within this time. Default 300 s, a small part of the hours that an "
         "interest usually lives",
     ] = 300.0
-    pay_back_lifetimes: Annotated[
-        float,
-        "a change must also pay back within this many mean lifetimes of a subscription, if that is shorter. Default "
-        "4: by then 2 % of what subscriptions had in common with the present ones is left",
-    ] = 4.0
+    # A change must also pay back within this many mean lifetimes of a subscription, if that is shorter. 4: by then 2 %
+    # of what subscriptions had in common with the present ones is left.
+    pay_back_lifetimes: float = 4.0
     # A link, ring ID or home that a plan changed less than this many mean lifetimes ago is changed again only for a
     # gain that exceeds luck by itself. Default 2.
     tabu_lifetimes: float = 2.0
@@ -69,10 +67,9 @@ class DecisionSettings:
         "windows that must close after a plan before the next. Default 0: verification uses later windows without "
         "blocking, and waiting for two raised the regret after a sudden change from 17.9 to 20.6 %",
     ] = 0
-    window_age_ms_max: Annotated[
-        int,
-        "a state whose newest window ended longer ago is stale. Default 60 s, several windows",
-    ] = MINUTE_MS
+    # A state whose newest window ended longer ago is stale: 12 windows, so that a pause of a stage is none, and an
+    # outage is. In proportion with longer windows.
+    window_age_ms_max: int = MINUTE_MS
     # How long a planner is ignored after one of its plans had to be undone. Default 5 minutes.
     mute_ms: int = 5 * MINUTE_MS
 

@@ -21,6 +21,7 @@ WALL_TIMES = (
     "controller.tick_ms",
     "controller.status_ms",
     "controller.decision.mute_ms",
+    "controller.assembly.future_ms_max",
     "controller.assembly.rows_wait_ms",
     "controller.transition.prepare_ms",
     "controller.transition.activate_ms",
@@ -34,7 +35,7 @@ SPEED_TIMES: Mapping[str, Callable[[float], float]] = {
     "emulator.settle_s": lambda speed: max(30.0 * speed, 300.0),
 }
 # Times that span a number of windows, which grow with windows longer than the default.
-WINDOW_TIMES = ("controller.verify_ms_max", "controller.lookback_ms")
+WINDOW_TIMES = ("controller.verify_ms_max", "controller.lookback_ms", "controller.decision.window_age_ms_max")
 COUNTS = ("emulator.sample_counts_s", "node.sample_counts_s")  # Divisors of a window, or counts would span several.
 WINDOW_MS = 5_000  # The default of streaming.window_ms.
 _MISSING = object()

@@ -297,8 +297,8 @@ def relation_faults(settings: Settings) -> list[str]:
     newest_ms = streaming.window_ms + streaming.grace_ms + streaming.trigger_ms
     if controller.decision.window_age_ms_max <= newest_ms:
         found.append(
-            f"controller.decision.window_age_ms_max is {controller.decision.window_age_ms_max}, a window is up to "
-            f"{newest_ms} ms old when the next one closes: raise it above that, or every state is stale"
+            f"streaming.window_ms, grace_ms and trigger_ms make a window up to {newest_ms} ms old when the next one "
+            f"closes: it must be less than {controller.decision.window_age_ms_max}, or every state is stale"
         )
     return found + _port_faults(settings) + _clock_faults(settings)
 

@@ -5,6 +5,7 @@ Brokers' answers can be held back, which keeps a plan in a phase until its leade
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -79,6 +80,13 @@ class GatedPorts(KafkaPorts):
         return super().poll()
 
 
+CONSTANTS = {
+    "controller.decision.pay_back_lifetimes": 1_000,  # Plans are made, however short-lived interests are.
+    "controller.decision.window_age_ms_max": 600_000,
+    "controller.assembly.future_ms_max": 6_000_000,
+}
+
+
 class Instance:
     """A controller in its own process."""
 
@@ -95,12 +103,9 @@ class Instance:
             "controller.session_ms": session_ms,
             "controller.planner": "swap_links_cost",
             "controller.subscription_lifetime_s": 0.5,
-            "controller.decision.cool_down_windows": 0,
-            "controller.decision.pay_back_lifetimes": 1_000,  # Plans are made, however short-lived interests are.
-            "controller.decision.window_age_ms_max": 600_000,
-            "controller.assembly.future_ms_max": 6_000_000,
         }
-        command = [sys.executable, "-m", "regraft", "control", "--act"]
+        command = [sys.executable, "-m", "tests.controller.control_with_constants", json.dumps(CONSTANTS)]
+        command += ["control", "--act"]
         for setting, value in settings.items():
             command += ["--set", f"{setting}={value}"]
         self.log_file = folder / "controller.log"
