@@ -16,6 +16,8 @@ from regraft.infra.process.serve_metrics import port_faults
 from regraft.schemas.event import Severity
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
+BELOW = " below "  # Before the severity in the text of quiet hours.
+
 
 @dataclass(frozen=True, kw_only=True)
 class AlertSettings:
@@ -51,12 +53,9 @@ class AlertSettings:
     ] = ()
     quiet_hours: Annotated[
         str | None,
-        "when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin; none for never",
+        "when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin, or 22:00-07:00 Europe/Berlin below "
+        "warning for those below another severity than critical; none for never",
     ] = None
-    quiet_below: Annotated[
-        Severity,
-        "alerts below this severity wait in the quiet hours: info, warning or critical",
-    ] = Severity.CRITICAL
     # Timeout for connecting to a target, and again for its answer: a webhook that takes longer is retried, and one dead
     # target must not hold up the others.
     timeout_s: float = 5.0
@@ -105,6 +104,17 @@ class AlertSettings:
         """Return the names of all targets, without secrets."""
         return (*map(name_target, self.targets), *map(name_webhook, self.webhooks))
 
+    @property
+    def quiet_span(self) -> str:
+        """The quiet hours without the severity, empty for none."""
+        return (self.quiet_hours or "").partition(BELOW)[0]
+
+    @property
+    def quiet_below(self) -> Severity:
+        """The severity below which alerts wait in the quiet hours."""
+        severity = (self.quiet_hours or "").partition(BELOW)[2].strip()
+        return Severity(severity) if severity in set(Severity) else Severity.CRITICAL
+
     def faults(self) -> list[str]:
         """Return everything that is wrong with the settings, one sentence each, without secrets."""
         least = {
@@ -121,13 +131,14 @@ class AlertSettings:
                 found.append(f"{name} is {getattr(self, name):g}: above 0")
         if self.backoff_s_max < self.backoff_s:
             found.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
-        if self.quiet_hours is None and self.quiet_below is not Severity.CRITICAL:
-            found.append(f"quiet_below is {self.quiet_below} without quiet_hours: give these, or leave it out")
         if self.quiet_hours is not None:
             try:
-                parse_quiet_hours(self.quiet_hours)
+                parse_quiet_hours(self.quiet_span)
             except QuietHoursError as error:
                 found.append(f"quiet_hours {error}")
+            severity = self.quiet_hours.partition(BELOW)[2].strip()
+            if BELOW in self.quiet_hours and severity not in set(Severity):
+                found.append(f"quiet_hours is {self.quiet_hours!r}: below one of {', '.join(Severity)}")
         names = self.target_names
         twice = sorted({name for name in names if names.count(name) > 1})
         found += [f"{name} is named twice in targets or webhooks" for name in twice]

@@ -127,8 +127,7 @@ class AlertLoop:
     ) -> None:
         self._settings, self._engine, self._reader = settings, engine, reader
         self._store, self._delivery, self._metrics, self._health = store, delivery, metrics, health
-        quiet = settings.quiet_hours or ""
-        silencer = Silencer(engine.rules.by_name, quiet, settings.quiet_below)
+        silencer = Silencer(engine.rules.by_name, settings.quiet_span, settings.quiet_below)
         topic = topic_name(ALERTS, settings.namespace)
         self._desk = AlertDesk(engine, silencer, settings.target_names, settings.namespace, topic)
         self._status = None if settings.status_file is None else StatusFile(settings.status_file)

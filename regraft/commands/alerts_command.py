@@ -186,7 +186,7 @@ def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> Rehears
         name: streaming[name] for name in names if name in streaming and f"streaming.{name}" not in settings.chosen
     }
     streaming = replace(settings.streaming, **recorded_values)
-    quiet_hours, quiet_below = settings.alerts.quiet_hours or "", settings.alerts.quiet_below
+    quiet_hours, quiet_below = settings.alerts.quiet_span, settings.alerts.quiet_below
     return RehearsalSettings(streaming.window_ms, streaming.grace_ms, streaming.bounds, quiet_hours, quiet_below)
 
 

@@ -306,6 +306,8 @@ def _planners_with(full_name: str) -> list[str]:
 
 def text_with(full_name: str) -> tuple[str, str] | None:
     """Return the setting whose text holds a former one, and an example of that text; None if none does."""
+    if full_name == "alerts.quiet_below":
+        return "alerts.quiet_hours", "22:00-07:00 Europe/Berlin below warning"
     for section, forms in _TEXTS.items():
         for name, form in forms.items():
             if full_name in [f"{section}.{field}" for field in form.field_names()]:
