@@ -228,7 +228,7 @@ def test_returning_publishers_do_not_flood_brokers_with_what_they_kept() -> None
 
 def test_a_publisher_whose_stay_is_ended_continues_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It misses the command to leave for c, and the wait for it ends; what it publishes then is not lost."""
-    monkeypatch.setattr("regraft.producers.brokers.two_epochs.CLIENT_WAIT_MS_MAX", 500.0)
+    monkeypatch.setattr("regraft.producers.brokers.epoch_change.CLIENT_WAIT_MS_MAX", 500.0)
     virtual = line()
     virtual.run_until(1_500.0)
     monkeypatch.setattr(virtual.overlay.publishers, "leave", lambda *_: None)
