@@ -1,7 +1,6 @@
 """Start, federate and connect to the RabbitMQ servers of a line.
 
-In: a name and a directory. Out: servers whose topic exchange receives what upstream servers publish, connectors to
-them, clients of one key. The servers are those of the tests, because no package provides one.
+The servers are those of the tests, because no package provides one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decide whether a series grows: least-squares slope, its standard error, and a verdict.
 
-In: samples of (hours, value). Out: a Growth. Sampling does not belong here. Neighbouring samples are correlated
-(garbage waits for its collection, logs for their retention), so the error is computed from means over equal spans,
-which are nearly independent; the samples themselves would give far too small an error.
+Neighbouring samples are correlated (garbage waits for its collection, logs for their retention), so the error is
+computed from means over equal spans, which are nearly independent; the samples themselves would give far too small an
+error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Settings of a run on an accelerated clock, for all stages, topics and Kafka, scaled with the speed.
 
-In: speed, brokers, seed, length. Out: flags for ``load_settings``, a table of topics, properties of Kafka. Waiting for
-another process takes wall time, so windows, graces and time-outs on the clock grow with the speed.
+Waiting for another process takes wall time, so windows, graces and time-outs on the clock grow with the speed.
 """
 
 from __future__ import annotations

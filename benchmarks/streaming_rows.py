@@ -1,8 +1,4 @@
-"""Read back and compare the rows that the programs of bench_streaming wrote.
-
-In: topics of state and markers. Out: a digest for each row, with packed delivery rows split into single ones, so that
-programs are compared by content, not by packing. Running them does not belong here.
-"""
+"""Read back and compare the rows that the programs of bench_streaming wrote."""
 
 import io
 from collections.abc import Iterator, Mapping

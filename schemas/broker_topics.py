@@ -1,7 +1,4 @@
-"""The agent and the topics of each broker: no agent needs another one's topics.
-
-In: the agent of each broker, from the inventory. Out: names of topics, and what is wrong with a record in one.
-"""
+"""The agent and the topics of each broker: no agent needs another one's topics."""
 
 from __future__ import annotations
 

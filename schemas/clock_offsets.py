@@ -1,7 +1,4 @@
-"""How far each broker's clock is from Kafka's, from the delays in the marker of a window.
-
-In: the clocks of a marker. Out: offsets in ms, and an offset as text. Pure; reporting does not belong here.
-"""
+"""How far each broker's clock is from Kafka's, from the delays in the marker of a window."""
 
 from collections.abc import Iterable, Mapping
 from statistics import median_low

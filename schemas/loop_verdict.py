@@ -1,6 +1,5 @@
 """Whether the loop is healthy, and why not: the one rule of `regraft status` and of the dashboard. Pure.
 
-In: the live view, the alerts, how long the controller has been silent, and the time by its clock. Out: a verdict.
 Faults of stages that the live view does not hold belong to :mod:`regraft.stages.judge_status`.
 """
 

@@ -1,8 +1,4 @@
-"""What operators have ordered and what of it is in force: pauses, brokers in maintenance, orders about plans.
-
-In: orders in topic order, and the time. Out: the orders in force. Reading the topic and acting on orders belong to the
-stages: the controller, and the alert stage, which silences alerts about brokers in maintenance.
-"""
+"""What operators have ordered and what of it is in force: pauses, brokers in maintenance, orders about plans."""
 
 from __future__ import annotations
 

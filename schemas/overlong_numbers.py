@@ -1,7 +1,6 @@
 """Refuse numbers of more than 64 bits in Avro bodies, because readers truncate them in different ways.
 
-In: a body that decodes, and its schema. Out: whether it has such a number. The column reader of streaming applies the
-same rule.
+The column reader of streaming applies the same rule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A broker's name as part of the names of files, consumers, queues and clients, where not every character may be. Pure.
 
-In: any name. Out: letters, digits, ``_``, ``-``, ``~`` and ``%``, by which names stay different; the same name if it
-has no other characters. Long names are cut, and end with a checksum.
+Long names are cut, and end with a checksum.
 """
 
 from __future__ import annotations

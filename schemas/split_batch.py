@@ -1,7 +1,4 @@
-"""Split what a broker reports in one flush into batches that Kafka accepts, however many names clients choose.
-
-In: a batch. Out: batches with consecutive sequence numbers that hold the same together.
-"""
+"""Split what a broker reports in one flush into batches that Kafka accepts, however many names clients choose."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Files that one process replaces while others read them: readers see the old or the new content, never a part.
-
-In: a path and text, or a value for JSON. Out: the file. The content of a status belongs to the stage that writes it.
-"""
+"""Files that one process replaces while others read them: readers see the old or the new content, never a part."""
 
 import os
 from collections.abc import Mapping

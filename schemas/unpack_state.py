@@ -1,7 +1,6 @@
 """Unpack state rows: a row for each publisher and broker instead of packed deliveries, for readers by row.
 
-In: the rows of one window, each once, in any order. Out: rows, and a marker that counts these. If rows of the window
-are missing, the marker still shows it.
+If rows of the window are missing, the marker still shows it.
 """
 
 from __future__ import annotations

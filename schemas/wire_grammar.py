@@ -1,8 +1,7 @@
 """The grammar of what becomes part of a protocol line: subjects, replies, header blocks and the texts in them. Pure.
 
-In: values from clients, brokers and peers. Out: what is wrong with them, "" if nothing is. Connectors apply it to what
-they take and to what they write, links to what they receive; so a value that one protocol allows cannot become a
-command of another. Bounds of records are in :mod:`schemas.bounds`.
+Connectors apply it to what they take and to what they write, links to what they receive; so a value that one protocol
+allows cannot become a command of another. Bounds of records are in :mod:`schemas.bounds`.
 
 A *subject* is tokens joined by single dots. It holds no space, no control character and no wildcard, and does not begin
 with a name that belongs to servers or nodes.

@@ -1,7 +1,6 @@
 """Bound a window's marker to what Kafka accepts, whatever boots and names the senders of telemetry claim.
 
-In: a marker. Out: one that fits, with the newest boots of as many brokers as possible. A marker that Kafka refuses
-would end the job, and the same micro-batch would run again at each start.
+A marker that Kafka refuses would end the job, and the same micro-batch would run again at each start.
 """
 
 from collections import Counter

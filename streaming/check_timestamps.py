@@ -1,6 +1,6 @@
 """Check that Kafka sets the timestamps of telemetry, for starts that do not check the whole table of topics.
 
-In: settings. Out: nothing, or StreamingJobError. The stages of ``regraft`` check all their topics when they start.
+The stages of ``regraft`` check all their topics when they start.
 """
 
 import structlog

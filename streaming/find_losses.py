@@ -1,7 +1,6 @@
 """Find telemetry that Kafka deleted before the job read it: which offsets of which partitions, from when to when.
 
-In: the offsets that a micro-batch covered, and how many records it found there. Out: an event for people. Spark
-continues with what exists (``failOnDataLoss`` is off) and only logs that something is missing.
+Spark continues with what exists (``failOnDataLoss`` is off) and only logs that something is missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Explain what ends the streaming job in one sentence for an operator, with an exit code for a supervisor.
 
-In: errors of Spark, Kafka or the file system. Out: StreamingJobError. When the job ends is up to
-:mod:`streaming.run_job`.
+When the job ends is up to :mod:`streaming.run_job`.
 """
 
 import re

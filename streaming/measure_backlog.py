@@ -1,7 +1,4 @@
-"""Measure how many telemetry records wait to be read, and whether topics were recreated, before a query starts.
-
-In: the next offsets of the last run. Out: a count, None if Kafka does not answer, and names of topics.
-"""
+"""Measure how many telemetry records wait to be read, and whether topics were recreated, before a query starts."""
 
 from collections.abc import Iterable
 

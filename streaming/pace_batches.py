@@ -1,6 +1,5 @@
 """Begin the next micro-batch just when the next window is complete, if the job keeps up.
 
-In: each micro-batch's report, and this machine's clock. Out: a wait at the end of micro-batches that closed no window.
 Closing windows belongs to :mod:`streaming.decide_closing`.
 
 A micro-batch that runs when a window becomes complete delays the one that closes it. So none starts that would still

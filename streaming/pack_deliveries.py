@@ -1,7 +1,6 @@
 """Delivery rows of a window -> packed records of bounded size, the same for the same rows.
 
-In: merged columns, sorted by publisher and broker. Out: records in that order. A row is split only if it is longer than
-a record may be.
+A row is split only if it is longer than a record may be.
 """
 
 from collections.abc import Iterator

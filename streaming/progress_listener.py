@@ -1,6 +1,5 @@
 """Pass Spark's progress reports on micro-batches to the thread that runs the job.
 
-In: Spark's events, in a separate thread. Out: the reports of one query in a bounded queue, and figures from a report.
 Acting on a report belongs to :mod:`streaming.run_job`.
 """
 

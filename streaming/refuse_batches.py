@@ -1,7 +1,6 @@
 """Find why a decoded batch is refused, by the record's own bounds and the known brokers, in Spark's expressions.
 
-In: the columns ``batch`` and ``topic``. Out: conditions, each with a reason. Only :mod:`schemas.bounds` defines bounds;
-clocks and undecodable records belong to :mod:`streaming.read_telemetry`.
+Only :mod:`schemas.bounds` defines bounds; clocks and undecodable records belong to :mod:`streaming.read_telemetry`.
 """
 
 from collections.abc import Sequence

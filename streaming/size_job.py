@@ -1,7 +1,6 @@
 """Size the job by the number of brokers: shards, reading tasks, Kafka's partitions, memory.
 
-In: the number of brokers, and the settings; where these are 0, the rule decides. Out: numbers, and settings that hold
-them. Pure except for the log. Measurements are in docs/sizing.md. The number of brokers belongs to
+Pure except for the log. Measurements are in docs/sizing.md. The number of brokers belongs to
 :mod:`streaming.source_topics`.
 """
 

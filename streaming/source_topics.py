@@ -1,7 +1,6 @@
 """Which topics hold telemetry, and whose: one for each agent of the brokers, or the one named in the settings.
 
-In: settings. Out: names of topics, and the brokers that may appear in each. Refusing records belongs to
-:mod:`streaming.refuse_batches`.
+Refusing records belongs to :mod:`streaming.refuse_batches`.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,4 @@
-"""Packed seconds of batches -> delivery cells as columns, as if they had been sent one by one.
-
-In: batches as columns (``decode_columns``), whose ``seconds`` are in the layout of :mod:`schemas.packed_cells`. Out:
-the same with all cells in ``deliveries``. The meaning of cells does not belong here.
-"""
+"""Packed seconds of batches -> delivery cells as columns, as if they had been sent one by one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Choose which share of their deliveries brokers should report in full, from how late and how large windows are. Pure.
 
-In: the request in force, and the load of the windows since. Out: another request, or None. Sending it belongs to
-:mod:`controller.loop.set_share`.
+Sending it belongs to :mod:`controller.loop.set_share`.
 
 The share goes down by the measured overload, and up one step at a time after a calm spell. The calm spell doubles with
 each step up that proves too much, so that a load just below a step does not make the share oscillate (exponential

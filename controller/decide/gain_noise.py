@@ -1,7 +1,6 @@
 """Estimate how far the mean gain over a few windows can be trusted: its standard error, and the limit of chance.
 
-In: gains in consecutive spans of time, and the mean life of a subscription. Out: an estimate. Acting on it belongs to
-the judge. Pure.
+Pure.
 
 The model. What a change saves depends on who subscribes where. Subscriptions come and go at random, so the correlation
 of two moments a time t apart falls off as exp(-t / L) with the mean life L (an Ornstein-Uhlenbeck process); a span

@@ -1,7 +1,6 @@
 """Refuse changes that would load a congested link or broker further, or whose worth congestion hides, on any overlay.
 
-In: what is congested, the newest window, and an overlay before and after a proposal. Out: a verdict. Changes nothing,
-sends nothing.
+Changes nothing, sends nothing.
 """
 
 from __future__ import annotations

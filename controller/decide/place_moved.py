@@ -1,7 +1,6 @@
 """Compute where the subscribers that a plan has moved would be without it, on the windows after it.
 
-In: an executed plan, who came from where, windows of its epoch and after, later plans. Out: the same windows with these
-subscribers at their former brokers, if brokers reported their deliveries separately (:mod:`schemas.part_blocks`). Pure.
+Pure.
 """
 
 from __future__ import annotations

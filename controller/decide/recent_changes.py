@@ -1,6 +1,6 @@
 """List what plans have changed recently: links, ring IDs and homes. Changing these again must save more (tabu).
 
-In: plans, oldest first. Out: what was changed and when. How much more is required belongs to the judge. Pure.
+Pure.
 """
 
 from __future__ import annotations

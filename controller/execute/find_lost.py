@@ -1,6 +1,6 @@
 """Find the lost brokers of an overlay: those whose incarnation in it is over. Pure.
 
-In: the plans so far and the fleet. Out: names of brokers. Whether a broker is dead is detected elsewhere.
+Whether a broker is dead is detected elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Make brokers outsiders of the overlay in force, so that a plan can let them join: command and answers.
 
-In: brokers that are to join. Out: commands, and which brokers hold the overlay in force. Who may join is decided
-elsewhere.
+Who may join is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Close executed plans: verified on the windows after them, rolled back if they made things worse.
 
-In: the plans to verify and the windows since. Out: effects for the plan runner, and events. Computing what a plan saves
-belongs to :mod:`controller.decide.verify_gain`, calling this in time to the control loop.
+Computing what a plan saves belongs to :mod:`controller.decide.verify_gain`, calling this in time to the control loop.
 """
 
 from __future__ import annotations

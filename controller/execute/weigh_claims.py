@@ -1,9 +1,7 @@
 """Judge what brokers claim about their neighbours: whose claims that one is dead count, and how many agree.
 
-In: answers and reports of brokers, who is adjacent in a live overlay, which agent represents each broker. Out: the
-claims that count. A claim alone never proves a death: windows show whether the broker is heard
-(:mod:`controller.loop.follow_members`), and a plan waits for a second witness
-(:mod:`controller.execute.transition`).
+A claim alone never proves a death: windows show whether the broker is heard (:mod:`controller.loop.follow_members`),
+and a plan waits for a second witness (:mod:`controller.execute.transition`).
 
 Brokers of one agent are one party: what they agree on about another agent's broker is one word.
 """

@@ -1,7 +1,4 @@
-"""Start shadow planners on the overlay in force: when the controller starts, and again when its brokers change.
-
-In: the loop's state. Out: shadow planners that have decided nothing yet.
-"""
+"""Start shadow planners on the overlay in force: when the controller starts, and again when its brokers change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compute a lower bound of a window's cost on any overlay, at most once a minute: it shows how much is left to save.
 
-In: the newest window. Out: its point of the cost series, with the bound. Decisions do not use it, so it comes last.
+Decisions do not use it, so it comes last.
 """
 
 from __future__ import annotations

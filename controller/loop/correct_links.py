@@ -1,7 +1,6 @@
 """Correct link costs by the brokers' measurements, and report when the model of the overlay's cost is wrong.
 
-In: the windows taken in this step. Out: the fleet with measured link costs, on which all later decisions rest; events
-and metrics. How a link's cost is estimated belongs to :mod:`controller.windows.measure_links`.
+How a link's cost is estimated belongs to :mod:`controller.windows.measure_links`.
 """
 
 from __future__ import annotations

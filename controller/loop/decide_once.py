@@ -1,7 +1,6 @@
 """Decide on the newest window, once.
 
-In: the situation at the newest window. Out: at most one plan that begins, counts of refusals, an event. The decision
-itself belongs to :mod:`controller.decide.decide_plan`.
+The decision itself belongs to :mod:`controller.decide.decide_plan`.
 """
 
 from __future__ import annotations

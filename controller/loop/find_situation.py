@@ -1,7 +1,4 @@
-"""Find the situation to decide on: the newest windows, the plan under way, what operators have ordered.
-
-In: the loop's state. Out: a Situation, and in the state how far it looks back. Judging it does not belong here.
-"""
+"""Find the situation to decide on: the newest windows, the plan under way, what operators have ordered."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Follow the review of the plan that waits for an operator: execute it once it is approved, refuse it once it is stale.
 
-In: the plan that waits, and the situation at the newest window. Out: a plan that begins, or is refused. Judging it
-belongs to :mod:`controller.execute.review_plans`.
+Judging it belongs to :mod:`controller.execute.review_plans`.
 """
 
 from __future__ import annotations

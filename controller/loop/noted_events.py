@@ -1,7 +1,4 @@
-"""Note outgoing events and the first command of each plan in the loop's state, and count them.
-
-In: outgoing events and commands. Out: the same, passed on, and the state. Their meaning does not belong here.
-"""
+"""Note outgoing events and the first command of each plan in the loop's state, and count them."""
 
 from __future__ import annotations
 

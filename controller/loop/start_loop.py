@@ -1,7 +1,4 @@
-"""Start the loop, once: read the members and the plans so far, and start the shadow planners.
-
-In: the plan store. Out: the fleet, the plan log, shadow planners, an event.
-"""
+"""Start the loop, once: read the members and the plans so far, and start the shadow planners."""
 
 from __future__ import annotations
 

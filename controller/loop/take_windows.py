@@ -1,8 +1,4 @@
-"""Take the windows that have closed, and cost each on the overlay of its time and on others.
-
-In: windows, assembled by :mod:`controller.windows.read_windows`. Out: the newest window, the series of costs, metrics,
-an event if a window is incomplete.
-"""
+"""Take the windows that have closed, and cost each on the overlay of its time and on others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Watch for brokers that forward more notifications than their cap, and report when that starts and when it ends.
-
-In: windows with the brokers' own counters, the inventory's caps of load. Out: an event for each broker. Moving load
-away belongs to planners (`pack_drop` does so at any cost) and to people.
-"""
+"""Watch for brokers that forward more notifications than their cap, and report when that starts and when it ends."""
 
 from __future__ import annotations
 

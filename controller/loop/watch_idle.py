@@ -1,6 +1,5 @@
 """Watch for brokers that serve no clients and could be removed from the overlay, and report when there are new ones.
 
-In: windows with the number of subscribers at each broker. Out: the brokers without clients (in the state), an event.
 Removing one takes an operator's order (`regraft members drain`).
 """
 

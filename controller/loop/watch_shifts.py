@@ -1,7 +1,6 @@
 """Watch for changes of traffic, window by window, and report each once.
 
-In: windows. Out: since when traffic has been as it is (in the state), a metric, an event. How a change is found belongs
-to :mod:`controller.windows.find_shifts`; each owner of older data drops it.
+How a change is found belongs to :mod:`controller.windows.find_shifts`; each owner of older data drops it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Read the register of clients, the compacted topic, and keep it up to date.
-
-In: Client records and their tombstones. Out: the answers of :class:`RegisteredClients`, once the register has been read
-to its end. Using them does not belong here.
-"""
+"""Read the register of clients, the compacted topic, and keep it up to date."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Compare this controller's clock with the times of the records that it reads as they are written.
 
-In: the time that Kafka keeps with a record, and when it was read. Out: by how much this clock is ahead of those times,
-or behind. Records of windows are written all the time, by the streaming job; with a topic whose timestamps are Kafka's
-own, the comparison is with Kafka's clock.
+Records of windows are written all the time, by the streaming job; with a topic whose timestamps are Kafka's own, the
+comparison is with Kafka's clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a controller decides on besides Kafka's records: a controller that follows must have the same.
 
-In: an inventory, whether there are trusted keys; headers of the leaders' terms. Out: headers, and why a controller must
-not lead. The basis is in headers, not in the record of a term: controllers of earlier versions read that, too.
+The basis is in headers, not in the record of a term: controllers of earlier versions read that, too.
 """
 
 from __future__ import annotations

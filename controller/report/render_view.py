@@ -1,8 +1,4 @@
-"""Render the state of the control loop as the live view. Pure: the same state gives the same view.
-
-In: the loop's state, the orders in force, and the counts of faults at the ports. Out: a LiveView.
-:mod:`controller.report.show_sections` renders the single parts.
-"""
+"""Render the state of the control loop as the live view. Pure: the same state gives the same view."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Turn refusals and incomplete windows into few events: only what differs from the last report.
 
-In: decisions and windows. Out: events. Counting every single refusal belongs to :mod:`controller.decide.loop_state`.
+Counting every single refusal belongs to :mod:`controller.decide.loop_state`.
 """
 
 from __future__ import annotations

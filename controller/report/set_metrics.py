@@ -1,6 +1,6 @@
 """Set the gauges of the control loop to its state.
 
-In: the loop's state, a point of the cost series. Out: metrics. Counters are kept by the code that counts.
+Counters are kept by the code that counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Bound the events that one sender can cause, so that they displace no others where all are kept and counted.
-
-In: events in the order in which they are reported. Out: those within their sender's share; the last one says that more
-are only counted, and the next one how many these were. Counting by kind belongs to the caller's metrics.
-"""
+"""Bound the events that one sender can cause, so that they displace no others where all are kept and counted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Find brokers that are at another epoch than the one in force, by what they stamped in a window. Pure.
 
-In: a window, the epoch in force and the end of the last transition. Out: brokers with their epochs, and a sentence.
 Reacting to it belongs to :mod:`controller.decide` and :mod:`controller.execute`.
 """
 

@@ -1,7 +1,4 @@
-"""Find what is congested, from the queues of the newest windows. Pure.
-
-In: windows. Out: the links and brokers that are congested, and for how long. Reacting to it belongs elsewhere.
-"""
+"""Find what is congested, from the queues of the newest windows. Pure."""
 
 from __future__ import annotations
 

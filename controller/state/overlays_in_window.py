@@ -1,6 +1,6 @@
 """Find which overlays carried what was published in a window, and for which share of its time. Pure.
 
-In: a window, the plans. Out: overlays with shares. Costing them belongs to :mod:`controller.kinds`.
+Costing them belongs to :mod:`controller.kinds`.
 """
 
 from __future__ import annotations

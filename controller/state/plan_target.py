@@ -1,7 +1,6 @@
 """Compute where a plan leads, with the homes of the clients that it moves. Pure.
 
-In: a plan and the configuration before it. Out: the configuration after it, and the reverse. Whether the plan was
-executed is not known here (:mod:`controller.state.plan_log`).
+Whether the plan was executed is not known here (:mod:`controller.state.plan_log`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Estimate the cost of unmeasured links by network coordinates: a place for each broker. Pure.
 
-In: measured costs of some links. Out: costs of all links between brokers with enough measured links. Vivaldi (Dabek et
-al., SIGCOMM 2004) with height vectors, sections 2.6 and 5.4, and the adaptive timestep of section 2.5: each measured
-link is a spring between its ends, and an end moves less the surer it is of its place, and the less sure the other end
-is. In the paper each host keeps its own place; here the controller has all measurements and keeps all places, so no
-message is added, and a measurement moves both ends. Heuristic, without a guarantee: the internet violates the triangle
-inequality, which no places can reproduce. ``benchmarks/bench_coordinates`` measures the error.
+Vivaldi (Dabek et al., SIGCOMM 2004) with height vectors, sections 2.6 and 5.4, and the adaptive timestep of section
+2.5: each measured link is a spring between its ends, and an end moves less the surer it is of its place, and the less
+sure the other end is. In the paper each host keeps its own place; here the controller has all measurements and keeps
+all places, so no message is added, and a measurement moves both ends. Heuristic, without a guarantee: the internet
+violates the triangle inequality, which no places can reproduce. ``benchmarks/bench_coordinates`` measures the error.
 """
 
 from __future__ import annotations

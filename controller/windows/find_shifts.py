@@ -1,7 +1,6 @@
 """Find changes of traffic as windows close, using their cost on the first overlay. Pure.
 
-In: windows, the fleet, where clients were before any plan. Out: changes. Controller and backtests share this; the
-method belongs to :mod:`controller.windows.detect_shifts`.
+Controller and backtests share this; the method belongs to :mod:`controller.windows.detect_shifts`.
 """
 
 from __future__ import annotations

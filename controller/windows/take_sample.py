@@ -1,7 +1,6 @@
 """Reduce cells of a window to the sample that all brokers report, with its share and what counts cells add.
 
-In: cells by broker and column, some of them counts cells (:mod:`schemas.sampled_blocks`). Out: a Sample. Hand-overs in
-counts cells are part of the sums of rows and need nothing here.
+Hand-overs in counts cells are part of the sums of rows and need nothing here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Compare a topic in a cluster with the table of topics: more than the table requires is accepted, less is not.
 
-In: the table's topic, its partitions, replicas and configuration in Kafka, and how many brokers there are. Out: faults.
 Pure; querying Kafka belongs to :mod:`infra.kafka.create_topics`.
 """
 

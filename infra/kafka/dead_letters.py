@@ -1,8 +1,4 @@
-"""Dead letters: records that could not be used, kept with their origin and the reason in one topic.
-
-In: messages from Kafka and why they are refused. Out: DeadLetter records, and where to write them. Writing them belongs
-to the stages.
-"""
+"""Dead letters: records that could not be used, kept with their origin and the reason in one topic."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Decode records that are indispensable: one that does not decode stops its reader with a sentence.
 
-In: messages from Kafka. Out: records, or an error that says where the message is and what to do. Records that are not
-indispensable become dead letters instead, see :mod:`infra.kafka.dead_letters`.
+Records that are not indispensable become dead letters instead, see :mod:`infra.kafka.dead_letters`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Prove that a consumer reads: ask Kafka where partitions end, and see whether the consumer gets there.
 
-In: a consumer, and how far each partition was read. Out: whether Kafka answers, and topics whose records do not arrive.
-A consumer that gets nothing looks like one for which there is nothing. What follows from it belongs to the reader.
+A consumer that gets nothing looks like one for which there is nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Read the newest record of each key from a compacted topic whose records are all indispensable.
-
-In: a topic. Out: its records, or nothing if its end is not reached in time; a record that does not decode stops the
-reader. What records mean does not belong here.
-"""
+"""Read the newest record of each key from a compacted topic whose records are all indispensable."""
 
 from __future__ import annotations
 

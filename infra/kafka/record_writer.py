@@ -1,7 +1,6 @@
 """Write records to Kafka without blocking: while it is unavailable they wait in a bounded buffer.
 
-In: topics, keys, records. Out: records in Kafka, and counts of those written, waiting and lost. Do not use it for
-records that must be stored before something else happens.
+Do not use it for records that must be stored before something else happens.
 """
 
 from __future__ import annotations

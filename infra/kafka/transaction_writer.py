@@ -1,8 +1,6 @@
 """Write records in Kafka transactions: the records of a transaction are read together or not at all.
 
-In: a transactional id, and a function that fills each transaction. Out: committed transactions. Of all writers with one
-id only the newest can write: ``begin`` fences the others and ends their open transactions. What is written, and which
-writer may be the newest, belongs to its users.
+Of all writers with one id only the newest can write: ``begin`` fences the others and ends their open transactions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Write keys of the live view to Valkey or Redis, best effort: an unavailable server costs one attempt per pause.
-
-In: texts by key, and the time. Out: keys that are set, or a failure that is counted. Their contents belong to the
-stages.
-"""
+"""Write keys of the live view to Valkey or Redis, best effort: an unavailable server costs one attempt per pause."""
 
 from __future__ import annotations
 

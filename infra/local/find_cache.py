@@ -1,7 +1,4 @@
-"""Find the directory where fetched jars and the generated Java home are kept.
-
-In: the environment and the location of this package. Out: a path. Creating files there belongs to other modules.
-"""
+"""Find the directory where fetched jars and the generated Java home are kept."""
 
 import os
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Options with which the Java of Kafka and Spark starts sooner: archives of the classes that a start loads.
 
-In: what is started, by which Java, from which jars. Out: options. Java maps such an archive into memory instead of
-reading, checking and linking thousands of classes. It ignores an archive that another build of Java made, or that is of
-other jars. Making archives belongs to :mod:`infra.local.make_archives`.
+Java maps such an archive into memory instead of reading, checking and linking thousands of classes. It ignores an
+archive that another build of Java made, or that is of other jars. Making archives belongs to
+:mod:`infra.local.make_archives`.
 """
 
 import hashlib

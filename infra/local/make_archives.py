@@ -1,6 +1,6 @@
 """Make the archives with which Kafka and Spark start sooner (:mod:`infra.local.java_options`), each from one start.
 
-In: a Java, and the jars in the cache. Out: archives in the cache; those that Java still takes stay. Set-up does this.
+Set-up does this.
 """
 
 import os

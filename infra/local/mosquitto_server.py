@@ -1,7 +1,4 @@
-"""Run Mosquitto brokers as supervised services: loopback only, each with a log that a node can read.
-
-In: a name and a run directory. Out: a Service and its port. Clients do not belong here.
-"""
+"""Run Mosquitto brokers as supervised services: loopback only, each with a log that a node can read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Run NATS servers as supervised services: loopback only, each with a port for clients and a leaf port for a node.
-
-In: a name and a run directory. Out: a Service and its addresses. Clients do not belong here.
-"""
+"""Run NATS servers as supervised services: loopback only, each with a port for clients and a leaf port for a node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Move a service's log aside when it is large, and read what its newest process wrote at its end.
-
-In: a log file. Out: its end, and the cause that it names. When a service starts or ends does not belong here.
-"""
+"""Move a service's log aside when it is large, and read what its newest process wrote at its end."""
 
 import json
 from pathlib import Path

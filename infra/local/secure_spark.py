@@ -1,8 +1,6 @@
 """Authenticate and encrypt what the parts of a Spark cluster say to each other, by a secret that all of them have.
 
-In: a file with the secret. Out: a file of Spark's settings, for the programs that must not show the secret in their
-command lines, and what is wrong with a session that would carry Kafka's login over an open network. Sessions are built
-by :mod:`infra.local.spark_session`.
+Sessions are built by :mod:`infra.local.spark_session`.
 """
 
 from __future__ import annotations

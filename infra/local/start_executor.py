@@ -1,7 +1,7 @@
 """The entry point of the Spark job's image: run an executor if Kubernetes starts one, else any other command.
 
-In: the arguments and variables of a container. Spark starts its executors with the single argument ``executor`` and the
-rest in variables; any other command is run unchanged. Out: this process becomes that program, so signals reach it.
+Spark starts its executors with the single argument ``executor`` and the rest in variables; any other command is run
+unchanged.
 """
 
 from __future__ import annotations

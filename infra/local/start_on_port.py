@@ -1,6 +1,6 @@
 """Start a server on the port that the user wants, or on a free one, with another try if that is taken meanwhile.
 
-In: a function that prepares a server on a port. Out: its address once it serves. ``find_port`` finds free ports.
+``find_port`` finds free ports.
 """
 
 from collections.abc import Callable

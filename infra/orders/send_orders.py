@@ -1,8 +1,4 @@
-"""Store an operator's order in Kafka, from where the controller reads it.
-
-In: an order. Out: an acknowledged record in the compacted topic of orders. The controller reports the outcome as an
-event, and the plan or the status shows it; deciding does not belong here.
-"""
+"""Store an operator's order in Kafka, from where the controller reads it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe in one sentence why the operating system refused a file or connection, with its name and what to do.
-
-In: an OSError. Out: the sentence. Which exit code follows belongs to the caller.
-"""
+"""Describe in one sentence why the operating system refused a file or connection, with its name and what to do."""
 
 import errno
 import os

@@ -1,7 +1,4 @@
-"""Find out which extras of pyproject.toml are installed, by a module that each provides.
-
-In: names of extras or of modules. Out: what is missing, in a sentence that says how to install it.
-"""
+"""Find out which extras of pyproject.toml are installed, by a module that each provides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Find the name of the user who runs this process: also where the user's ID has no entry in the list of users.
 
-In: the environment and the system. Out: a name. Containers are often run so, as with `docker run --user 12345` or on
-OpenShift.
+Containers are often run so, as with `docker run --user 12345` or on OpenShift.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Handle external records one by one, so that one whose handling fails stops neither the others nor the process.
 
-In: records that decoded, and what handles one. Out: counts of those that failed. Records that do not decode become dead
-letters before (:mod:`infra.kafka.dead_letters`); what fails here is a fault of ours, which the log has in full.
+Records that do not decode become dead letters before (:mod:`infra.kafka.dead_letters`); what fails here is a fault of
+ours, which the log has in full.
 """
 
 from __future__ import annotations

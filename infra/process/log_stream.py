@@ -1,8 +1,4 @@
-"""A stream for log lines that survives a full disk.
-
-In: a stream, its lines. Out: the lines for which there is space, formatted for an operator or a program. What is logged
-belongs to the caller.
-"""
+"""A stream for log lines that survives a full disk."""
 
 from __future__ import annotations
 

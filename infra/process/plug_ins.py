@@ -1,7 +1,6 @@
 """Entry points by which other packages offer parts, such as planners and connectors.
 
-In: a group. Out: entry points by name, and what they load. A package is imported only if one of its parts is named, so
-a broken one does not affect others. What makes a part valid belongs to those who use it.
+A package is imported only if one of its parts is named, so a broken one does not affect others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Write paths into the configuration files of other programs, whatever characters the paths have.
-
-In: a path or text. Out: text in the syntax of one format. Which files there are does not belong here.
-"""
+"""Write paths into the configuration files of other programs, whatever characters the paths have."""
 
 import os
 import re

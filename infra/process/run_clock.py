@@ -1,7 +1,6 @@
 """The clock that all stages of one run share: the wall clock, or one that runs faster from a common origin on.
 
-In: an origin and a speed, both settings. Out: the present in ms since 1970, and wall times of clock times. At speed 1
-the clock is the wall clock. Sleeping belongs to the stages; Kafka's own timestamps are always wall time.
+At speed 1 the clock is the wall clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The metrics of one stage: a registry, and a description of each metric that can be printed without running the stage.
 
-In: names, labels, help texts. Out: prometheus_client's counters, gauges and histograms, named
-``regraft_<stage>_<what>_<unit>``. Durations are in ms, as everywhere in the project; sizes in bytes.
+Durations are in ms, as everywhere in the project; sizes in bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Lay out the documents and the files that they link to, and build the site: ``python -m
 regraft.infra.tools.build_site``.
 
-In: the Markdown files that git tracks. Out: out/site/. The exit code is 1 if a link or an anchor is broken. MkDocs does
-the rest, in a separate environment (``make docs``).
+The exit code is 1 if a link or an anchor is broken. MkDocs does the rest, in a separate environment (``make docs``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Install locked packages and show the progress: ``python infra/tools/install_packages.py LOCK [LOCK ...]``.
 
-In: requirements files with hashes. Out: the packages in the environment of the Python that runs this; on standard error
-one line that counts them, or without a terminal a line for every ten packages. pip is silent for minutes, especially
-while it unpacks: the line then shows for how long. The script imports nothing of the project because nothing is
-installed yet. It returns pip's exit code, and shows pip's last lines if that is not 0.
+The script imports nothing of the project because nothing is installed yet. It returns pip's exit code, and shows pip's
+last lines if that is not 0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Pin third-party images by digest: ``make pin-images``, which needs Docker and a network.
 
-In: the Dockerfile, Compose files and manifests of this checkout. Out: the same files, with each third-party image
-pinned to its registry's present digest for the tag; the tag stays next to it for readers. Regraft's own images are not
-pinned: their digests are known only after the build.
+Regraft's own images are not pinned: their digests are known only after the build.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Verdicts on claims with their evidence, and lookup of the figures that they are based on.
-
-In: figures, as counted or read from a file. Out: types for judges of claims. The claims themselves do not belong here.
-"""
+"""Verdicts on claims with their evidence, and lookup of the figures that they are based on."""
 
 from __future__ import annotations
 

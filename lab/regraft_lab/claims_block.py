@@ -1,7 +1,4 @@
-"""Tabulate claims with their verdicts, and put such tables between the markers of a README.
-
-In: claims, figures, files. Out: Markdown. Which claims there are belongs to each paper's folder.
-"""
+"""Tabulate claims with their verdicts, and put such tables between the markers of a README."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The rule by which claims of a size ("63.5 % less") are judged, the same for all papers: direction and size apart.
 
-In: effects, as shares, positive in the direction that the paper claims. Out: verdicts. The rule for one effect:
+The rule for one effect:
 
 ==========================================================  ==========
 the effect                                                  verdict

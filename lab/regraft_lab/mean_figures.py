@@ -1,7 +1,4 @@
-"""Means over repeated runs with their 95 % intervals, as figures.
-
-In: one value per run. Out: a figure, and if there is an interval, a second one with half its width.
-"""
+"""Means over repeated runs with their 95 % intervals, as figures."""
 
 from __future__ import annotations
 

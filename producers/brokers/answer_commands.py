@@ -1,8 +1,4 @@
-"""How a broker answers the controller, with its count of the control messages that it sent to neighbours.
-
-In: commands, and the state of the broker (:mod:`producers.brokers.broker_state`). Out: answers. Who asks, and how the
-answers are used, belongs to the controller.
-"""
+"""How a broker answers the controller, with its count of the control messages that it sent to neighbours."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What the plans of brokers that route by content share: publishers that leave, and how brokers learn of deaths.
 
-In: reports of a link or of the controller, publishers that leave. Out: requests to publishers, and which broker's
-incarnation is over in which epoch. What is in the tables belongs to the kind's own change:
-:mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
+What is in the tables belongs to the kind's own change: :mod:`producers.brokers.tree_change`,
+:mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Which incarnation of a neighbour a link's report of its end concerns, if the controller has reported that end.
 
-In: deaths that the controller reports, plans that let brokers join, what neighbours send, and reports of links. Out: up
-to which epoch a link's report counts. A link reports the end of an incarnation behind everything sent in it, but before
-everything sent in the next one. If the controller has reported the end, too, the neighbour may be back by then: that
-report does not concern its next incarnation.
+A link reports the end of an incarnation behind everything sent in it, but before everything sent in the next one. If
+the controller has reported the end, too, the neighbour may be back by then: that report does not concern its next
+incarnation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How a notification goes down its topic's tree on a Chord ring, and which of its deliveries wait.
-
-In: notifications that have come to the rendezvous of their topic, or down from it. Out: effects.
-"""
+"""How a notification goes down its topic's tree on a Chord ring, and which of its deliveries wait."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The steps from one epoch to the next that any message may make possible: prepared, switched, drained, released.
 
-In: the broker's state, and what its kind of overlay decides: whether it is ready, what it must hold back, what it sends
-to drain. Out: effects. Core and kind call these functions; none of them knows who did.
+Core and kind call these functions; none of them knows who did.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Counts of a ring's users: which broker subscribes to which topic because of them, and how long their moves take.
-
-In: the topics of users at brokers. Out: numbers for reports and experiments; nothing is decided by them.
-"""
+"""Counts of a ring's users: which broker subscribes to which topic because of them, and how long their moves take."""
 
 from __future__ import annotations
 

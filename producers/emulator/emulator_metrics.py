@@ -1,8 +1,4 @@
-"""Prometheus metrics and health of the emulator; names start with ``regraft_emulator_``. Durations are in ms.
-
-In: the emulator's status document, each time it is made. Out: gauges for scraping by another thread, which thus never
-reads the model itself.
-"""
+"""Prometheus metrics and health of the emulator; names start with ``regraft_emulator_``. Durations are in ms."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Whose notifications the client of a moving subscription takes: from the homes that it has had, one after the other.
 
-In: the moves of subscriptions, and which broker hands over something. Out: whether the client takes that. A next home
-hands over nothing before the earlier one has handed over everything, unless it no longer waits for that one, which then
-counts as dead. It may live nevertheless and come later with something older: the client ignores it, so that it counts
-as lost with that broker instead of being out of order.
+A next home hands over nothing before the earlier one has handed over everything, unless it no longer waits for that
+one, which then counts as dead. It may live nevertheless and come later with something older: the client ignores it, so
+that it counts as lost with that broker instead of being out of order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure how long notifications of bursts take, separately for bursts with and without detours around congestion.
 
-In: when bursts begin and end, and deliveries. Out: figures for the status file. No decision depends on them.
+No decision depends on them.
 """
 
 from __future__ import annotations

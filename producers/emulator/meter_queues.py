@@ -1,7 +1,7 @@
 """Report to brokers of a structured cyclic overlay, window by window, the traffic at the queues of their links.
 
-In: the emulated overlay's link ends, and a window. Out: one observation for each broker and window. A link's queue is
-what its bandwidth has not sent yet, not what is on its way. The broker decides when a queue is congested.
+A link's queue is what its bandwidth has not sent yet, not what is on its way. The broker decides when a queue is
+congested.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Which brokers join an emulated overlay while it runs, when, and what is known of them.
 
-In: texts from settings. Out: newcomers, and the inventory with them. :mod:`producers.emulator.play_newcomers` lets them
-come.
-
 A text reads ``NAME at SECONDS by PEER=COST,PEER=COST``, or ``near X,Y`` instead of ``by``, followed by ``through
 AGENT`` if it has its own agent: ``x01 at 30 by b03=2.5,b07=4 through north``.
 """

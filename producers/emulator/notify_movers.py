@@ -1,6 +1,5 @@
 """Pass on to clients what brokers hand over, report about plans that move them, and about stays that have ended.
 
-In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring, or of the ledger.
 Deliveries to subscribers that a plan has moved are reported separately from then on.
 """
 

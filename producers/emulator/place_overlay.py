@@ -1,8 +1,7 @@
 """Place brokers on measured hosts, and choose the overlay that they start with: random tree, ring or regions.
 
-In: the number of brokers and a random source. Out: an Inventory whose link cost is the one-way delay (half of the RTT)
-and whose processing cost is the service time, both in ms. The RTTs are a subset of PlanetLab's (data/SOURCES.md); if
-there are more brokers than hosts, they get random positions on a synthetic plane.
+The RTTs are a subset of PlanetLab's (data/SOURCES.md); if there are more brokers than hosts, they get random positions
+on a synthetic plane.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Let brokers join an emulated overlay on its clock: each announces itself until it is a member.
 
-In: newcomers, and the members admitted so far. Out: brokers outside the overlay, announcements, and, once admitted,
-telemetry. The controller then lets them join the overlay.
+The controller then lets them join the overlay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read the commands for some brokers from Kafka, and prove that they arrive.
 
-In: the topics of commands. Out: commands in the order of their topics, and whether all that Kafka has were read. A
-consumer that gets nothing looks like one for which there is nothing, so a broker could lose its commands in silence.
+A consumer that gets nothing looks like one for which there is nothing, so a broker could lose its commands in silence.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read from Kafka what share of deliveries the controller asks brokers to report in full.
 
-In: the compacted topic of sampling. Out: the newest request. Brokers apply it themselves.
+Brokers apply it themselves.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Where brokers begin: at the overlay of the newest committed plan, with the clients where plans have put them. Pure.
 
-In: the stored plans. Out: a starting point. A committed plan can only be executed: when all brokers start together,
-nothing is in transit, so its overlay is the one to begin with whether or not the plan is over. A broker that starts
-while others run begins outside that overlay, whether or not an earlier incarnation of it was in it. Reading the plans
-belongs to :mod:`producers.emulator.kafka_ports`.
+A committed plan can only be executed: when all brokers start together, nothing is in transit, so its overlay is the one
+to begin with whether or not the plan is over. A broker that starts while others run begins outside that overlay,
+whether or not an earlier incarnation of it was in it. Reading the plans belongs to
+:mod:`producers.emulator.kafka_ports`.
 """
 
 from __future__ import annotations

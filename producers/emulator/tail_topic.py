@@ -1,8 +1,4 @@
-"""Follow a compacted topic of one partition from its beginning, without waiting, and prove that its records arrive.
-
-In: a topic and the type of its records. Out: key and record of what has arrived since. The meaning of a record belongs
-to the reader.
-"""
+"""Follow a compacted topic of one partition from its beginning, without waiting, and prove that its records arrive."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A node that is not a member yet asks to join: it announces where it listens and what links to others would cost.
 
-In: where others listen. Out: announcements, until the topic of members lists the node. The controller or an operator
-admits it (docs/members.md).
+The controller or an operator admits it (docs/members.md).
 """
 
 from __future__ import annotations

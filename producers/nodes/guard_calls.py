@@ -1,8 +1,4 @@
-"""Guard the callbacks of nodes: after one has failed, none runs, so that a failed core is never used again.
-
-In: callbacks for links, connectors and the like. Out: guarded callbacks, which do nothing after the first failure. The
-consequences of that failure belong to the module that runs the nodes.
-"""
+"""Guard the callbacks of nodes: after one has failed, none runs, so that a failed core is never used again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Prometheus metrics and health of a node; names start with ``regraft_node_``. Durations are in ms.
-
-In: each status document of the node. Out: gauges, scraped from another thread.
-"""
+"""Prometheus metrics and health of a node; names start with ``regraft_node_``. Durations are in ms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a node waits for: in its log at once and then ever more rarely, in its status file, and for its health.
-
-In: a sentence, as often as one likes. Out: the sentence where people look. Waiting itself belongs to others.
-"""
+"""What a node waits for: in its log at once and then ever more rarely, in its status file, and for its health."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Durable ingress under way: which messages the broker may forget because all peers that should get them have them.
-
-In: messages with receipts that the core has published, and the links. Out: receipts that are safe, and messages to
-publish again because the node could not publish them or has begun another incarnation. Their source belongs to the
-connector.
-"""
+"""Durable ingress under way: which messages the broker may forget because all peers that should get them have them."""
 
 from __future__ import annotations
 

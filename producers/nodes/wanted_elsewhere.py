@@ -1,7 +1,6 @@
 """What other brokers want: a connector asks its broker for nothing else, and before a subscription is confirmed.
 
-In: messages of peers, and the filters that the core knows. Out: the same messages, those behind a new subscription once
-the connector has it. Until then they wait, in order, so to the protocol it looks like a slower link.
+Until then they wait, in order, so to the protocol it looks like a slower link.
 
 The broker then knows what nobody wants: RabbitMQ returns mandatory messages and uses alternate exchanges, NATS reports
 that there are no responders, and local traffic does not pass the node.

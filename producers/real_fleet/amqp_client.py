@@ -1,6 +1,6 @@
 """A client of a RabbitMQ in a fleet: each subscription is a queue bound to the topic exchange that the node serves.
 
-In: subjects of the overlay, which are routing keys. Out: payloads. The client library is pika.
+The client library is pika.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Drive a paho-mqtt client from an asyncio event loop, without another thread.
-
-In: a client. Out: its socket is read and written whenever it is ready. Its events belong to its callbacks, which are
-called on the loop.
-"""
+"""Drive a paho-mqtt client from an asyncio event loop, without another thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a fleet requires of a client of a real broker, of any kind.
-
-In: subjects of the overlay. Out: a protocol, implemented by the clients of each kind.
-"""
+"""What a fleet requires of a client of a real broker, of any kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Make nodes of a fleet die and come back, and links slow or cut, by an outage schedule.
-
-In: planned and random outages, and the nodes. Out: what happened, for people, the status file and the clients' ledger.
-"""
+"""Make nodes of a fleet die and come back, and links slow or cut, by an outage schedule."""
 
 from __future__ import annotations
 

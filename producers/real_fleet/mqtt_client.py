@@ -1,7 +1,4 @@
-"""A client of an MQTT broker in a fleet: QoS 0, several subscriptions to one topic, each reported separately.
-
-In: subjects of the overlay. Out: messages to the broker, and to the subscriptions.
-"""
+"""A client of an MQTT broker in a fleet: QoS 0, several subscriptions to one topic, each reported separately."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Place a fleet of nodes on measured hosts: measured delays between them, and almost no time in a broker.
-
-In: how many, and a random generator. Out: an inventory whose brokers keep their clients.
-"""
+"""Place a fleet of nodes on measured hosts: measured delays between them, and almost no time in a broker."""
 
 from __future__ import annotations
 

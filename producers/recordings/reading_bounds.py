@@ -1,6 +1,6 @@
 """How much memory reading a recording may take; a damaged or hostile file could take more.
 
-In: nothing. Out: a frozen value with its defaults. The settings of a run fill it.
+The settings of a run fill it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The recorder's health and metrics: whether it reads, and how much it has recorded.
-
-In: the steps of the recorder. Out: /health, /ready and /metrics, if a port is given. Recording does not belong here.
-"""
+"""The recorder's health and metrics: whether it reads, and how much it has recorded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Find the files of a recording and read each one's description of itself.
 
-In: a path. Out: parts, or an error of one sentence. Blocks and messages belong to
-:mod:`producers.recordings.read_recording`.
+Blocks and messages belong to :mod:`producers.recordings.read_recording`.
 """
 
 from __future__ import annotations

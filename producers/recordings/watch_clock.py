@@ -1,7 +1,6 @@
 """Detect where a clock went back: a message of a partition has an earlier time than the one before it.
 
-In: messages, blocks in any order, within a block in Kafka's order. Out: one sentence. Memory grows with the number of
-blocks only.
+Memory grows with the number of blocks only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The shipped check-ins of mobile users, and the cells of a grid that they fall into.
 
-In: the shipped cut (data/SOURCES.md). Out: arrays. Who follows whom, and how fast time runs, is not decided here.
+Who follows whom, and how fast time runs, is not decided here.
 """
 
 from __future__ import annotations

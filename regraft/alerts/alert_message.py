@@ -1,7 +1,6 @@
 """One message about the alerts of one rule: its text for people, its JSON for programs, and its id.
 
-In: alerts. Out: a message. The id follows from the content, so a message made again after a restart has the same id,
-and receivers recognise it.
+The id follows from the content, so a message made again after a restart has the same id, and receivers recognise it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The topic of alerts: loaded in full at the start, then written in transactions.
 
-In: batches of alerts, events and dead letters, with the positions up to which the inputs were read. Out: all of it
-stored, or nothing. So a restarted stage resumes with exactly the records whose outcome is not stored. A second stage in
-the same namespace fences off the first: Kafka accepts writes only from the newest producer of a transactional id.
+So a restarted stage resumes with exactly the records whose outcome is not stored. A second stage in the same namespace
+fences off the first: Kafka accepts writes only from the newest producer of a transactional id.
 """
 
 from __future__ import annotations

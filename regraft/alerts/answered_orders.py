@@ -1,7 +1,6 @@
 """Hold orders until the controller has answered them: alerts follow no order that it refused.
 
-In: authentic orders of the topic of orders, entries of the audit. Out: the orders that were accepted. Whether an order
-is authentic belongs to :mod:`infra.orders.judge_orders`.
+Whether an order is authentic belongs to :mod:`infra.orders.judge_orders`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Assemble windows from their queue rows and the marker that follows them, read in any order.
 
-In: state rows, markers and the time. Out: each window once, in the order of their ends. Rows of other kinds are ignored
-because no rule uses them. What a window means for a rule belongs to :mod:`alerts.watch_windows`.
+Rows of other kinds are ignored because no rule uses them. What a window means for a rule belongs to
+:mod:`alerts.watch_windows`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Name the targets of alerts without revealing their secrets, and check their URLs.
 
-In: URLs. Out: names such as ``slack#1a2b3c`` for logs, records and pages. Tokens may be anywhere in such URLs, even in
-the host, so only the kind of an apprise URL is shown; for a webhook, the host.
+Tokens may be anywhere in such URLs, even in the host, so only the kind of an apprise URL is shown; for a webhook, the
+host.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Choose and group what to report now, without what quiet hours, maintenance or a larger fault silence.
 
-In: all alerts, the time, the brokers in maintenance. Out: messages, and the alerts to store with them. Notification is
-level-triggered: a status that differs from the last one reported is reported as soon as nothing silences it. So an
-alert raised and cleared during quiet hours is never reported, and one still raised at their end is reported then, once.
+Notification is level-triggered: a status that differs from the last one reported is reported as soon as nothing
+silences it. So an alert raised and cleared during quiet hours is never reported, and one still raised at their end is
+reported then, once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Post messages to a webhook: HTTP POST with JSON.
 
-In: a URL and messages. Out: SendError or nothing. Any 2xx status is a success; the body is not read, so an endless one
-delays nothing. Redirects are not followed: alerts go only to the configured address.
+Any 2xx status is a success; the body is not read, so an endless one delays nothing. Redirects are not followed: alerts
+go only to the configured address.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Quiet hours: a span of each day in a time zone, in which only urgent alerts notify.
 
-In: a text like "22:00-07:00 Europe/Berlin". Out: whether a time is within it. Notification at the end of quiet hours
-belongs to :mod:`alerts.notify_targets`.
+Notification at the end of quiet hours belongs to :mod:`alerts.notify_targets`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Send messages with apprise, to the service that its URL names.
 
-In: a URL and messages. Out: SendError or nothing. Apprise's logs may contain tokens of the URL, so none of them are
-shown: only the HTTP status of a failure is reported, if there is one.
+Apprise's logs may contain tokens of the URL, so none of them are shown: only the HTTP status of a failure is reported,
+if there is one.
 """
 
 from __future__ import annotations

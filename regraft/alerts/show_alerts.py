@@ -1,7 +1,4 @@
-"""The alerts in the live view and the status file, as a JSON-ready document of bounded size.
-
-In: alerts. Out: plain dicts. Where they are shown does not belong here.
-"""
+"""The alerts in the live view and the status file, as a JSON-ready document of bounded size."""
 
 from __future__ import annotations
 

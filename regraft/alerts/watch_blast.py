@@ -1,7 +1,6 @@
 """Determine how much of the overlay is affected at once, so that a large fault is reported once, not a hundred times.
 
-In: the affected brokers of a window and the number of all brokers. Out: findings of the one rule about it. Silencing
-single alerts belongs to :mod:`alerts.notify_targets`.
+Silencing single alerts belongs to :mod:`alerts.notify_targets`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Run one planner on the emulator again, with the settings and the seed of a recording, on the virtual clock.
 
-In: a recording and the settings of emulator and controller. Out: an Outcome that counts deliveries. ``run_backtest``
-decides whether a recording can be emulated again.
+``run_backtest`` decides whether a recording can be emulated again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""``regraft audit``: who ordered what, when and from where, and with what outcome.
-
-In: the audit topic. Out: a table or JSON. Judging orders belongs to the controller.
-"""
+"""``regraft audit``: who ordered what, when and from where, and with what outcome."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Options that several commands share, and the settings that they lead to.
 
-In: options as typed. Out: settings, or a SettingsError with all faults. Nothing is printed here.
+Nothing is printed here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Convert between a broker's facts and text: command-line options to facts, a record to a table row.
-
-In: options, or a record. Out: facts, or a sentence about what is wrong with them; cells of a table.
-"""
+"""Convert between a broker's facts and text: command-line options to facts, a record to a table row."""
 
 from __future__ import annotations
 

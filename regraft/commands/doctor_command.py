@@ -1,6 +1,6 @@
 """The command `regraft doctor`: what this machine lacks, and what is wrong with the configured servers.
 
-In: settings. Out: a table or JSON. The checks belong to :mod:`infra.local.doctor`.
+The checks belong to :mod:`infra.local.doctor`.
 """
 
 from __future__ import annotations

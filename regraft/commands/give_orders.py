@@ -1,7 +1,6 @@
 """Give an order: sign it, store it, and show the controller's answer.
 
-In: an order's fields, and settings. Out: a record in Kafka, and the controller's first answer. Waiting for the end of
-a plan belongs to :mod:`regraft.commands.plans_command`.
+Waiting for the end of a plan belongs to :mod:`regraft.commands.plans_command`.
 """
 
 from __future__ import annotations

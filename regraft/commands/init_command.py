@@ -1,7 +1,6 @@
 """The command `regraft init`: write a first settings file, from options or by asking.
 
-In: options, answers. Out: a TOML file that was read back without a fault. The settings themselves belong to
-:mod:`settings.run_settings`.
+The settings themselves belong to :mod:`settings.run_settings`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""``regraft keys``: make a key to sign orders with, and show which keys are trusted.
-
-In: a name. Out: a private key file for the operator who gives orders, and a public line for the stages that check
-them.
-"""
+"""``regraft keys``: make a key to sign orders with, and show which keys are trusted."""
 
 from __future__ import annotations
 

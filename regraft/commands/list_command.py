@@ -1,8 +1,4 @@
-"""The command `regraft list planners|metrics`: names that settings and dashboards use, without running any stage.
-
-In: the planners of this and other packages, the metrics classes of the stages. Out: lines of text or JSON. A planner's
-settings belong to `regraft settings`, serving metrics to the stages.
-"""
+"""The command `regraft list planners|metrics`: names that settings and dashboards use, without running any stage."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """``regraft nodes init``: write what each machine with a node needs, ready to be copied there.
 
-In: an inventory, a table of nodes, settings. Out: a folder for each broker. The texts belong to
-:mod:`inventories.write_node_files`.
+The texts belong to :mod:`inventories.write_node_files`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The former names of commands, accepted for one release with a line on standard error that gives the new name.
 
-In: the words of a call. Out: the same call by the present names. No help or reference lists the former ones, and the
-commands themselves know only the present ones.
+No help or reference lists the former ones, and the commands themselves know only the present ones.
 """
 
 from __future__ import annotations

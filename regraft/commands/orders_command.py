@@ -1,7 +1,4 @@
-"""``regraft pause|resume`` and ``regraft members maintain``: orders that hold for a while.
-
-In: a subject, who and why. Out: an order in Kafka, which holds until it is revoked, through any restarts.
-"""
+"""``regraft pause|resume`` and ``regraft members maintain``: orders that hold for a while."""
 
 from __future__ import annotations
 

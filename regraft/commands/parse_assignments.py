@@ -1,7 +1,4 @@
-"""Read ``--set section.name=value`` assignments from the command line.
-
-In: their texts. Out: nested tables, the form in which the settings expect flags. What names mean does not belong here.
-"""
+"""Read ``--set section.name=value`` assignments from the command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Print a table: one line a row where it is piped or stored, as many columns as fit on a terminal.
-
-In: heads and rows of text. Out: lines on standard output. What the rows say belongs to the commands.
-"""
+"""Print a table: one line a row where it is piped or stored, as many columns as fit on a terminal."""
 
 from __future__ import annotations
 

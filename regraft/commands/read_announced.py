@@ -1,7 +1,4 @@
-"""Read the announcements of brokers that are not members, to list or add them.
-
-In: the announcement topics of all agents. Out: the newest announcement of each broker and agent.
-"""
+"""Read the announcements of brokers that are not members, to list or add them."""
 
 from __future__ import annotations
 

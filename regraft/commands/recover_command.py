@@ -1,8 +1,7 @@
 """``regraft backup`` and ``regraft recover``: keep what must not be lost, and bring it back.
 
-In: settings, a file and the operator's confirmation. Out: files, what would be or was written. Recording belongs to
-:mod:`regraft.recordings.record_run`, restoring to :mod:`regraft.recordings.restore_topics`, finding the plans that
-brokers hold to :mod:`controller.ports.recover_plans`.
+Recording belongs to :mod:`regraft.recordings.record_run`, restoring to :mod:`regraft.recordings.restore_topics`,
+finding the plans that brokers hold to :mod:`controller.ports.recover_plans`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The command `regraft servers`: a Kafka and a Valkey on this machine, for trials.
 
-In: a directory, ports. Out: two servers until Ctrl-C or SIGTERM, and a settings file by which other commands find
-them. Starting them belongs to :mod:`infra.local.local_stack`.
+Starting them belongs to :mod:`infra.local.local_stack`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Show records of a Kafka topic as plain values, with packed values unpacked.
 
-In: messages of Kafka. Out: plain values. The columns of packed records belong to
-:mod:`schemas.packed_cells` and :mod:`schemas.packed_deliveries`; the meaning of records, to the stages that read them.
+The columns of packed records belong to :mod:`schemas.packed_cells` and :mod:`schemas.packed_deliveries`; the meaning of
+records, to the stages that read them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Identify callers and check their rights: orders need a token, and so does reading if the settings say so.
-
-In: the header or cookie of a request. Out: the holder of its token, or a TokenRefusedError for the caller. Tokens
-belong to ``operator_tokens``, their revocation to ``revoked_tokens``.
-"""
+"""Identify callers and check their rights: orders need a token, and so does reading if the settings say so."""
 
 from __future__ import annotations
 

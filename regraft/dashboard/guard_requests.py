@@ -1,7 +1,4 @@
-"""Guard all requests: security headers, allowed host names, and a limit on the size of bodies.
-
-In: ASGI messages. Out: the same, or a refusal in JSON. Who may give orders belongs to ``operator_tokens``.
-"""
+"""Guard all requests: security headers, allowed host names, and a limit on the size of bodies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Place every broker on the map: at its real position, or so that brokers near in delay are near on the page.
 
-In: an inventory. Out: x and y of each broker, in a box of at most MAP_WIDTH by MAP_HEIGHT, y downwards as on a screen.
-Drawing belongs to the page.
-
 Without positions in the inventory, classical multidimensional scaling (Torgerson, 1952) of link costs finds the plane
 whose distances approximate them best; cost O(brokers^2) for each of the few Lanczos steps. Along each axis, the gaps
 are then evened out by half, keeping the order; otherwise a few distant hosts would squeeze all others into one spot.

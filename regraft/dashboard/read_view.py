@@ -1,8 +1,4 @@
-"""Turn the texts of the live view into what pages show: decoded, without fields that no page needs.
-
-In: the JSON texts of the keys. Out: values by part, and a sentence for each text that cannot be read. Polling the
-server belongs to ``poll_view``.
-"""
+"""Turn the texts of the live view into what pages show: decoded, without fields that no page needs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tokens revoked before their expiry: a file of their ids, one per line, reread when it has changed.
-
-In: a path. Out: whether a token is revoked. Tokens themselves belong to ``operator_tokens``.
-"""
+"""Tokens revoked before their expiry: a file of their ids, one per line, reread when it has changed."""
 
 from __future__ import annotations
 

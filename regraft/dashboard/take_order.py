@@ -1,7 +1,6 @@
 """Check an operator's order against what the page shows, and send it to Kafka.
 
-In: a request and its sender. Out: the stored order, or a sentence saying why it was not stored. The controller judges
-orders; only those that make no sense are refused here.
+The controller judges orders; only those that make no sense are refused here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read the inventory as soon as it exists, and again when it changes, for the places of brokers on the map.
 
-In: its path. Out: the board's part ``map``. If the inventory is missing or invalid, the page gets the reason instead of
-places, and lays out the overlay itself.
+If the inventory is missing or invalid, the page gets the reason instead of places, and lays out the overlay itself.
 """
 
 from __future__ import annotations

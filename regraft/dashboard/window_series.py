@@ -1,6 +1,5 @@
 """Rate, completeness and latency of each window, as a bounded series.
 
-In: the parts ``window``, ``cost`` and ``counts`` of the live view as they arrive. Out: one point for each window.
 Windows from before the dashboard started have only what the series of costs and latencies contain.
 """
 

@@ -1,6 +1,6 @@
 """Add to a demo's flags the settings of its scenario, the shift of interests and outages, unless the user chose others.
 
-In: flags, and the settings that they lead to. Out: flags. What a scenario sets belongs to :mod:`settings.scenarios`.
+What a scenario sets belongs to :mod:`settings.scenarios`.
 """
 
 from __future__ import annotations

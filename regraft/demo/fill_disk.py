@@ -1,6 +1,6 @@
 """Fill a disk that only this run uses, to its last byte, and free it again.
 
-In: a directory that is a separate file system. Out: one file that takes all free space. The user mounts it.
+The user mounts it.
 """
 
 from __future__ import annotations

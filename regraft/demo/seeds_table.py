@@ -1,6 +1,6 @@
 """Make a table of seeds, as in docs/results.md: ``python -m regraft.demo.seeds_table out/seed-*/summary.json``.
 
-In: summary files. Out: a Markdown table on standard output. Figures come from the files alone.
+Figures come from the files alone.
 """
 
 from __future__ import annotations

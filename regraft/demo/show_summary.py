@@ -1,7 +1,4 @@
-"""Show the summary of a demo in the terminal.
-
-In: its figures. Out: the most important ones, in words; all of them are in a file.
-"""
+"""Show the summary of a demo in the terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What is odd about an inventory that can be used: probably not what its operator meant.
 
-In: an inventory. Out: one sentence for each kind of oddity, with how often and the worst case; pure. What cannot be
-used is refused by the reader (:mod:`overlay.inventory`).
+What cannot be used is refused by the reader (:mod:`overlay.inventory`).
 """
 
 from __future__ import annotations

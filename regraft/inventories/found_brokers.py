@@ -1,7 +1,4 @@
-"""What a source says about brokers: names, delays between them, where they are.
-
-In: values of one source. Out: one value per source, which :mod:`inventories.build_inventory` combines.
-"""
+"""What a source says about brokers: names, delays between them, where they are."""
 
 from __future__ import annotations
 

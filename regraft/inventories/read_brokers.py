@@ -1,7 +1,4 @@
-"""Read a list of brokers and measured round trips.
-
-In: names or a CSV of brokers; CSV of round trips, or the status files of nodes, which measure them. Out: FoundBrokers.
-"""
+"""Read a list of brokers and measured round trips."""
 
 from __future__ import annotations
 

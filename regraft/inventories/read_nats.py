@@ -1,7 +1,4 @@
-"""Read the servers of running NATS clusters and the round trips between them from their monitoring ports.
-
-In: addresses of monitoring ports (``http_port``). Out: FoundBrokers: each server is one, by its name.
-"""
+"""Read the servers of running NATS clusters and the round trips between them from their monitoring ports."""
 
 from __future__ import annotations
 

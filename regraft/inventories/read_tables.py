@@ -1,7 +1,4 @@
-"""Read tables that operators write: CSV with a line of names, of which some are required.
-
-In: a file, the names of columns. Out: rows with their lines, or SourceError with every fault.
-"""
+"""Read tables that operators write: CSV with a line of names, of which some are required."""
 
 from __future__ import annotations
 

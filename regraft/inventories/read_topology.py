@@ -1,7 +1,4 @@
-"""Read brokers and links of a network from GraphML or GML, as in the Internet Topology Zoo.
-
-In: a file. Out: FoundBrokers with a delay for each link of the network; those of other pairs follow along paths.
-"""
+"""Read brokers and links of a network from GraphML or GML, as in the Internet Topology Zoo."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """What the death of each broker would cut off: deliveries between other brokers that pass through it. Pure.
 
-In: an overlay and the rate of deliveries at each broker. Out: for each broker, the deliveries per second that its death
-cuts off until the overlay is repaired. Losses of a dead broker's own clients are left out because they are the same in
-any overlay.
+Losses of a dead broker's own clients are left out because they are the same in any overlay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Derived values: what an immutable object computes of itself on first use, handed on instead of computed again.
 
-In: objects with derived values. Out: the same values on another object. A value is named by the property itself
-(``TreeState.sets``): one that was renamed is an error, not a cache that stays empty without notice. No other module
-reaches into an object's ``__dict__``.
+A value is named by the property itself (``TreeState.sets``): one that was renamed is an error, not a cache that stays
+empty without notice. No other module reaches into an object's ``__dict__``.
 """
 
 from __future__ import annotations

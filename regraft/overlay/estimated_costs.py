@@ -1,7 +1,4 @@
-"""Costs of unmeasured links: estimates, which measurements supersede.
-
-In: brokers and a matrix. Out: an inventory with these costs. How costs are estimated does not belong here.
-"""
+"""Costs of unmeasured links: estimates, which measurements supersede."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Check the values of an inventory against each other.
 
-In: the values, None for those that could not be read. Out: one sentence for each fault. Reading them belongs to
-:mod:`overlay.inventory_fields`, what is odd but usable to ``regraft inventory check``.
+Reading them belongs to :mod:`overlay.inventory_fields`, what is odd but usable to ``regraft inventory check``.
 """
 
 from __future__ import annotations

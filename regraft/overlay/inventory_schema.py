@@ -1,7 +1,6 @@
 """The fields of an inventory's JSON, as a JSON schema for editors and other programs.
 
-In: nothing. Out: the schema, and the names of the fields, which the reader takes from here. The reader
-(:mod:`overlay.inventory`) checks more than a schema can: sums of fields, symmetry, one tree.
+The reader (:mod:`overlay.inventory`) checks more than a schema can: sums of fields, symmetry, one tree.
 """
 
 from __future__ import annotations

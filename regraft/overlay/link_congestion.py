@@ -1,8 +1,7 @@
 """When the queue of a link counts as congested (Shafique, Eq. 10, whose terms are missing from the text).
 
-In: how many messages entered and left a queue in a window, and its length at the end. Out: a measure, and whether it is
-above the threshold. The text defines the inputs, and that a queue in which no message waits and as many leave as enter
-is never congested. ``PRODUCT`` is our reading of Eq. 10; the other rules are alternatives.
+The text defines the inputs, and that a queue in which no message waits and as many leave as enter is never congested.
+``PRODUCT`` is our reading of Eq. 10; the other rules are alternatives.
 """
 
 from __future__ import annotations

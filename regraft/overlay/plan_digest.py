@@ -1,7 +1,6 @@
 """The digest of a plan that commands carry, so that brokers and controllers mean the same plan. Pure.
 
-In: a plan and the overlay that it leads to. Out: a short text, whose part about the overlay brokers can check. The
-digest that an operator approves is another one, ``Plan.approval_digest``.
+The digest that an operator approves is another one, ``Plan.approval_digest``.
 """
 
 from __future__ import annotations

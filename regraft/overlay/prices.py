@@ -1,7 +1,6 @@
 """Prices in money for traffic between brokers and from brokers to their subscribers.
 
-In: prices by volume, as cloud providers list them. Out: the cost of one notification in millionths of the currency,
-which is then the unit of all costs. The cost of an overlay belongs to :mod:`overlay.cost`.
+The cost of an overlay belongs to :mod:`overlay.cost`.
 """
 
 from __future__ import annotations

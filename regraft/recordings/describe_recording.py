@@ -1,6 +1,6 @@
 """Describe a recording for people and programs.
 
-In: a path. Out: plain values, and a table of them. Every record is visited once, none is decoded.
+Every record is visited once, none is decoded.
 """
 
 from __future__ import annotations

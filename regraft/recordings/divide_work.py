@@ -1,8 +1,4 @@
-"""Run tasks on all cores if that pays, else in this process: starting a process takes longer than a small task.
-
-In: tasks and the function that runs one. Out: their results, in order. Starting and stopping processes belongs to
-``experiments.run_tasks``.
-"""
+"""Run tasks on all cores if that pays, else in this process: starting a process takes longer than a small task."""
 
 from __future__ import annotations
 

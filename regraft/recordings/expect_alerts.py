@@ -1,7 +1,6 @@
 """Read the alerts expected of a recording from TOML, compare them with those found, and write such files.
 
-In: a file like ``[[alert]] rule = "broker_silent", subject = "b07", status = "raised", at_s = 35.0``. Out: sentences
-about the differences. Running the rules belongs to :mod:`regraft.recordings.rehearse_rules`.
+Running the rules belongs to :mod:`regraft.recordings.rehearse_rules`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find the telemetry in a block of a recording without a slow walk from record to record.
 
-In: a block's bytes. Out: the position of each batch, and the other records. The result is verified: each record must
-end where the next one begins, from the block's first byte to its last; otherwise the block is walked.
+The result is verified: each record must end where the next one begins, from the block's first byte to its last;
+otherwise the block is walked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Wait for the Spark job of a replay: until it has read everything, and until the last window has closed.
-
-In: its status file. Out: progress, and a one-sentence error if there is none. Starting the job does not belong here.
-"""
+"""Wait for the Spark job of a replay: until it has read everything, and until the last window has closed."""
 
 from __future__ import annotations
 

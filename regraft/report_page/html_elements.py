@@ -1,7 +1,4 @@
-"""Numbers and tables as HTML, for the sections of the report.
-
-In: values. Out: HTML text, escaped unless it is Markup. The content of tables does not belong here.
-"""
+"""Numbers and tables as HTML, for the sections of the report."""
 
 from __future__ import annotations
 

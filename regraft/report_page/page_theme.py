@@ -1,8 +1,4 @@
-"""The colours of a page in light and dark, and drawings that follow them.
-
-In: SVG text in the colours below. Out: CSS, and the same drawing in the page's colours. Drawings and templates of pages
-do not belong here.
-"""
+"""The colours of a page in light and dark, and drawings that follow them."""
 
 INK = "#000000"
 SOFT = "#555555"

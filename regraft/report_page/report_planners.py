@@ -1,7 +1,4 @@
-"""The report's section on planners: the acting planner compared with the shadow planners.
-
-In: a RunRecord. Out: HTML text. The curves belong to ``draw_figures``, the rest of the page to ``report``.
-"""
+"""The report's section on planners: the acting planner compared with the shadow planners."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe a run so that it can be repeated: seed, settings, versions, commit, machine.
-
-In: settings. Out: plain values for ``run.json``, without passwords. Results belong to ``summary``.
-"""
+"""Describe a run so that it can be repeated: seed, settings, versions, commit, machine."""
 
 from __future__ import annotations
 

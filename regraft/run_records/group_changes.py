@@ -1,7 +1,4 @@
-"""Group the changes of a plan by reason, so that a reason that many changes share is shown once.
-
-In: proposals. Out: groups, with the details of each change. Layout does not belong here.
-"""
+"""Group the changes of a plan by reason, so that a reason that many changes share is shown once."""
 
 from __future__ import annotations
 

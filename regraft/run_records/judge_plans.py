@@ -1,7 +1,6 @@
 """Which plans were made to save cost, and which of them have saved any.
 
-In: plans, as stored or as shown. Out: yes or no. Plans that repair, admit or let go brokers, take another plan back or
-only relieve something were not made to save.
+Plans that repair, admit or let go brokers, take another plan back or only relieve something were not made to save.
 """
 
 from __future__ import annotations

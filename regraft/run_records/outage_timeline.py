@@ -1,8 +1,4 @@
-"""The timeline of a run's outages: what happened to brokers, how the controller reacted, and how long that took.
-
-In: the emulator's notes, stored events and plans. Out: lines in order of time, and figures. Drawing does not belong
-here.
-"""
+"""The timeline of a run's outages: what happened to brokers, how the controller reacted, and how long that took."""
 
 from __future__ import annotations
 

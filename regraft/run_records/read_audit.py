@@ -1,7 +1,4 @@
-"""Read the outcomes of orders: all that are kept, or that of one new order.
-
-In: the audit topic. Out: its entries. Judging orders belongs to the controller.
-"""
+"""Read the outcomes of orders: all that are kept, or that of one new order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read the records of whole Kafka topics, up to their present end.
-
-In: access to Kafka, and topics with their record types. Out: records. Their meaning does not belong here.
-"""
+"""Read the records of whole Kafka topics, up to their present end."""
 
 from __future__ import annotations
 

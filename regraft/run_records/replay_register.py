@@ -1,6 +1,5 @@
 """Replay the register of clients to add to stored windows what users wanted at the time.
 
-In: closed windows and the records of the clients topic with their times. Out: the windows with interests and rates.
 The topic is compacted: in a long run, earlier records of a client may be gone, and old windows then lack interests. A
 demo ends before compaction begins.
 """

@@ -1,7 +1,7 @@
 """The constants among a run's settings: read them, and replace them where a run needs others.
 
-In: settings, recorded tables. Out: values by full name, or settings with other values. Only recordings of earlier
-versions and runs on a faster clock have others; a file, the environment or a flag cannot change a constant.
+Only recordings of earlier versions and runs on a faster clock have others; a file, the environment or a flag cannot
+change a constant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tables with a name each, ``[planners.NAME]`` and ``[connectors.NAME]``, which other packages may add to.
-
-In: tables as given, a model for each name. Out: checked models.
-"""
+"""Tables with a name each, ``[planners.NAME]`` and ``[connectors.NAME]``, which other packages may add to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Make sure that a run has its inventory: emulated brokers are placed on measured hosts, all others must be listed.
 
-In: settings. Out: the inventory, stored in the run directory. The same settings give the same inventory, so processes
-that do not share a disk agree on it. How brokers are placed belongs to ``producers``.
+The same settings give the same inventory, so processes that do not share a disk agree on it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The settings of planners: a table ``[planners.NAME]`` for each, made from the dataclass in the planner's own file.
-
-In: tables as given. Out: a checked model for each planner. What the settings mean belongs to the planners.
-"""
+"""The settings of planners: a table ``[planners.NAME]`` for each, made from the dataclass in the planner's own file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Read what is set: flags over the environment over the tables of one TOML file, checked against the tables' models.
 
-In: flags, ``REGRAFT_...`` variables, a file. Out: one checked model for each table; faults are collected. Building the
-stages' own values from these belongs to :mod:`regraft.settings.run_settings`.
+Building the stages' own values from these belongs to :mod:`regraft.settings.run_settings`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The settings of a recorded run, overridden by those of the command line.
-
-In: a recording's description of its run, flags. Out: settings, or a SettingsError with every fault; and whether the run
-can be emulated again.
-"""
+"""The settings of a recorded run, overridden by those of the command line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The scenarios of the demo: the overlay, the clients, and the default planners.
 
-In: a name. Out: a Scenario. Overlays are placed in ``place_demo``; the workload follows from the kind of overlay.
+Overlays are placed in ``place_demo``; the workload follows from the kind of overlay.
 """
 
 from __future__ import annotations

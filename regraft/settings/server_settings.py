@@ -1,7 +1,4 @@
-"""Settings of the servers that the stages use: Kafka, Valkey and Spark, a table for each.
-
-In: nothing. Out: frozen values with their defaults. Reading them belongs to ``run_settings``.
-"""
+"""Settings of the servers that the stages use: Kafka, Valkey and Spark, a table for each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The names and the form of settings in environment variables.
-
-In: settings as plain values. Out: variables that hold exactly these. Reading them belongs to ``run_settings``.
-"""
+"""The names and the form of settings in environment variables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Write settings as TOML: all defaults with their meaning, or the settings of one run.
-
-In: the settings models. Out: TOML text.
-"""
+"""Write settings as TOML: all defaults with their meaning, or the settings of one run."""
 
 from __future__ import annotations
 

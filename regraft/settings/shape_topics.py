@@ -1,7 +1,6 @@
 """Create the topics of a run: those of each agent, with as many partitions for telemetry as its brokers need.
 
-In: settings, and the inventory in the run directory if there is one. Out: topics in Kafka. How a topic is created
-belongs to :mod:`infra.kafka.create_topics`, the rule to :mod:`streaming.size_job`.
+How a topic is created belongs to :mod:`infra.kafka.create_topics`, the rule to :mod:`streaming.size_job`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Explain why the controller makes no plan now, or which one it made: the reason that holds, with its figures. Pure.
 
-In: the live view. Out: one JSON-ready document, and its sentence. Judging proposals belongs to
-:mod:`controller.decide.judge_proposals`.
+Judging proposals belongs to :mod:`controller.decide.judge_proposals`.
 """
 
 from __future__ import annotations

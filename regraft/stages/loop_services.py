@@ -1,7 +1,4 @@
-"""Describe the Python processes of the loop, alerts and dashboard included, as services of the supervisor.
-
-In: settings. Out: Service values whose environment carries every setting, so that a child runs with exactly these.
-"""
+"""Describe the Python processes of the loop, alerts and dashboard included, as services of the supervisor."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Read the stages' last output: the live view if one is configured and answers, else the status files.
-
-In: settings. Out: the live view, the newest document of each other stage, their ages, and their source. Judging
-them does not belong here.
-"""
+"""Read the stages' last output: the live view if one is configured and answers, else the status files."""
 
 from __future__ import annotations
 

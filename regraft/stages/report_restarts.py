@@ -1,6 +1,5 @@
 """Report each restart of a service to Kafka as an event.
 
-In: the supervisor's events about its services. Out: records in the events topic, which raise and clear an alert.
 Nothing else reports a stage that restarts within seconds.
 """
 

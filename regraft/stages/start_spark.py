@@ -1,7 +1,4 @@
-"""Start the Spark session of the streaming stage: in this process, or as the driver of a cluster's executors.
-
-In: settings. Out: a session with everything the query needs, also on executors. The query belongs to ``streaming``.
-"""
+"""Start the Spark session of the streaming stage: in this process, or as the driver of a cluster's executors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Add data from the register of clients to a window of a ring: what users want and where, and how often topics publish.
 
-In: a window and the register, both as they are when the window is assembled. Out: the window with both. Windows of a
-tree do not need this.
+Windows of a tree do not need this.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Move users away from brokers that are drained, at any cost: to brokers that already subscribe to their topics.
-
-In: the traffic of a ring, the brokers in maintenance, and those of them to evacuate. Out: one proposal, for which the
-judge enforces the caps but requires no gain.
-"""
+"""Move users away from brokers that are drained, at any cost: to brokers that already subscribe to their topics."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The ring that a sequence of proposals leads to, with its cost in each window and the load of each broker.
 
-In: a state of a ring and proposals, one after the other. Out: the state that the next planner sees, costs and loads.
 Whether a proposal is worth it is judged elsewhere.
 """
 

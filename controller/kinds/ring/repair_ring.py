@@ -1,8 +1,4 @@
-"""Make a ring over other brokers than the present one: close the gaps of deaths, let brokers join and leave.
-
-In: the present ring and the brokers that join, leave or are lost. Out: the ring over the later brokers, each at its
-former ID.
-"""
+"""Make a ring over other brokers than the present one: close the gaps of deaths, let brokers join and leave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The structured cyclic overlay that a sequence of proposals leads to, with its cost in each span.
 
-In: a state and proposals, one after the other. Out: the state that the next planner sees, and costs. Whether a proposal
-is worth it is judged elsewhere.
+Whether a proposal is worth it is judged elsewhere.
 """
 
 from __future__ import annotations

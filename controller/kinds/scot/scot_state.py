@@ -1,7 +1,4 @@
-"""ScotState: the state for planners of a structured cyclic overlay, computed on first use and shared between them.
-
-In: an overlay and the windows of the horizon. Out: what publishers cost at all homes.
-"""
+"""ScotState: the state for planners of a structured cyclic overlay, computed on first use and shared between them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Cost the hand-overs of notifications to subscribers, if an inventory has prices. Pure; decides nothing.
-
-In: windows with counts of hand-overs, and their price at each broker. Out: costs per second, in the unit of the
-overlay's cost.
-"""
+"""Cost the hand-overs of notifications to subscribers, if an inventory has prices. Pure; decides nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Describe in one sentence what moves of publishers do: messages and delay before and after.
-
-In: a state and moves. Out: text for people; no decision depends on it.
-"""
+"""Describe in one sentence what moves of publishers do: messages and delay before and after."""
 
 from __future__ import annotations
 

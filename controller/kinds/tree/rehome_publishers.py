@@ -1,7 +1,7 @@
 """Find new homes for publishers whose broker is no longer in the tree: the cheapest within the caps of load.
 
-In: the tree without them, where they were, and the last windows. Out: moves. The subscribers of a leaving broker go to
-one other broker together: the controller does not know them individually. Those of a lost broker wait for it.
+The subscribers of a leaving broker go to one other broker together: the controller does not know them individually.
+Those of a lost broker wait for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Reassign ring IDs by linear assignment and swaps that consider the move price: ours, in place of DYNATOPS-Greedy.
 
-In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
-:mod:`controller.planners.ring.steps.assign_ring_ids`, making a proposal of them to
+The steps belong to :mod:`controller.planners.ring.steps.assign_ring_ids`, making a proposal of them to
 :mod:`controller.planners.ring.steps.propose_ring_ids`.
 """
 

@@ -1,7 +1,6 @@
 """Reassign ring IDs as DYNATOPS does: DYNATOPS-Greedy of Zhao13.
 
-In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
-:mod:`controller.planners.ring.steps.search_ring_ids`, making a proposal of them to
+The steps belong to :mod:`controller.planners.ring.steps.search_ring_ids`, making a proposal of them to
 :mod:`controller.planners.ring.steps.propose_ring_ids`.
 """
 

@@ -1,7 +1,6 @@
 """Exchange slots of brokers on a structured cyclic overlay by its cost: who shares a cluster, who a region.
 
-In: the state over a horizon. Out: a proposal for each exchange of two brokers, each costed after the earlier ones. The
-search is in :mod:`controller.planners.scot.steps.search_slots`.
+The search is in :mod:`controller.planners.scot.steps.search_slots`.
 """
 
 from __future__ import annotations

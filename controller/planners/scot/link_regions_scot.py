@@ -1,7 +1,6 @@
 """Exchange links between regions of a structured cyclic overlay by its cost: the tree that all clusters share.
 
-In: the state over a horizon. Out: a proposal for each link between regions that is worth exchanging, each costed after
-the earlier ones. Slots of brokers belong to :mod:`controller.planners.scot.exchange_places_scot`.
+Slots of brokers belong to :mod:`controller.planners.scot.exchange_places_scot`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Move publishers of a structured cyclic overlay to their cheapest homes, priced by static routing.
-
-In: the state over a horizon. Out: a proposal for each publisher whose cheapest broker is not its home, best first.
-"""
+"""Move publishers of a structured cyclic overlay to their cheapest homes, priced by static routing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Move publishers off links of a structured cyclic overlay that have been congested for long.
 
-In: the state over a horizon. Out: moves of the publishers that load such a link most. Short congestion is left to the
-brokers, which send notifications around it.
+Short congestion is left to the brokers, which send notifications around it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Move publishers by GRAPE (Cheung09, section 4): least message rate, least delivery delay, or a mix of both.
 
-In: the state over a horizon. Out: a proposal for each publisher whose best broker is not its home. Collecting traces
-belongs to :mod:`controller.planners.tree.steps.trace_publishers`, the selection to
+Collecting traces belongs to :mod:`controller.planners.tree.steps.trace_publishers`, the selection to
 :mod:`controller.planners.tree.steps.select_home_grape`.
 """
 

@@ -1,8 +1,4 @@
-"""Search links and publishers' homes together by true cost: ours, in place of one planner after the other.
-
-In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off. Whether a gain is worth its price
-does not belong here.
-"""
+"""Search links and publishers' homes together by true cost: ours, in place of one planner after the other."""
 
 from __future__ import annotations
 

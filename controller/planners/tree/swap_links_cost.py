@@ -1,8 +1,4 @@
-"""Swap links of the tree by true cost: ours, in place of the local estimate of Jaeger07.
-
-In: the state over a horizon. Out: a sequence of proposals, each costed on the tree after the earlier ones, so that any
-prefix is worth making. Whether a gain is worth its price does not belong here.
-"""
+"""Swap links of the tree by true cost: ours, in place of the local estimate of Jaeger07."""
 
 from __future__ import annotations
 

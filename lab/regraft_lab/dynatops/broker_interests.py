@@ -1,8 +1,6 @@
 """Brokers' interests while users change topics and homes: user counts and brokers' subscription changes.
 
-In: changes of users and their homes. Out: consecutive steps, each with the (broker, topic) pairs that began or stopped
-being wanted in it. The cost of such a change is not counted here
-(:attr:`experiments.dynatops.dissemination.RootedTrees.change_messages`).
+The cost of such a change is not counted here (:attr:`experiments.dynatops.dissemination.RootedTrees.change_messages`).
 """
 
 from __future__ import annotations

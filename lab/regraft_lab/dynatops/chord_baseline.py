@@ -1,7 +1,5 @@
 """Chord in the form of the other structured overlays: trees and roots by broker, and rings with random IDs.
 
-In: a Chord configuration. Out: :class:`RootedTrees` and roots. Choosing brokers' IDs does not belong here.
-
 Random IDs are the bootstrap of Zhao13, section 6.3.3: "consistent hashing of brokers public keys or IP addresses".
 """
 

@@ -1,7 +1,6 @@
 """Greedy topic connection: links between brokers until the subscribers of every topic are connected.
 
-In: brokers' topics, existing links. Out: links to add, and whether topics are connected. Dividing brokers into parts
-does not belong here (:mod:`experiments.dynatops.topic_connected`).
+Dividing brokers into parts does not belong here (:mod:`experiments.dynatops.topic_connected`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The cost of events on a topic-connected overlay: from one subscriber to all others, over subscribers only.
 
-In: the links, brokers' topics. Out: :class:`TopicMeasures`, to compare with rooted trees. Building the overlay does not
-belong here (:mod:`experiments.dynatops.topic_connected`).
+Building the overlay does not belong here (:mod:`experiments.dynatops.topic_connected`).
 
 An overlay of this kind has no root: an event spreads among the brokers that want its topic. Reading: it enters at a
 uniformly random subscribed broker and follows a tree of shortest paths from there. The path from the publisher to the

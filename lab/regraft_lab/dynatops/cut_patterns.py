@@ -1,9 +1,8 @@
 """Savings by reassigning ring IDs if brokers' subscriptions follow the paper's patterns, with DYNATOPS and with ours.
 
-In: sizes, patterns, a seed. Out: figures by brokers, topics and pattern, as means over draws. With enough events for
-the cost of moving to be negligible: ``cut_ssbr`` (SSBR-Greedy run to its end), ``cut_tabu`` (its tabu variant),
-``cut_assignment`` (ours) and ``cut_bound``, an upper bound for every mapping (least delay, no relay). A cut is the
-saving relative to the mean C of 20 random mappings. By events per topic and period: ``net_benefit_ssbr`` and
+With enough events for the cost of moving to be negligible: ``cut_ssbr`` (SSBR-Greedy run to its end), ``cut_tabu`` (its
+tabu variant), ``cut_assignment`` (ours) and ``cut_bound``, an upper bound for every mapping (least delay, no relay). A
+cut is the saving relative to the mean C of 20 random mappings. By events per topic and period: ``net_benefit_ssbr`` and
 ``net_benefit_assignment``, (Bft - Cst) as a share of C, and ``guard_share``, the share of draws in which
 DYNATOPS-Greedy beats ours without its guard. The paper's Fig. 10 shows such cuts, but its values are not in the text.
 

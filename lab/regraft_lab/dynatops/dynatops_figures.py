@@ -1,7 +1,4 @@
-"""Turn the samples of all tasks into figures: means over draws with their 95 % intervals.
-
-In: results of tasks. Out: a flat list of figures. Verdicts on claims do not belong here.
-"""
+"""Turn the samples of all tasks into figures: means over draws with their 95 % intervals."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """GeoPS: publish/subscribe on a geographic grid, after GeoServ: neighbour links, one long link each, geocast to a cell.
 
-In: the cells of the brokers and a generator for the long links. Out: routes as :class:`RootedTrees`; a topic is a cell,
-and its root is the broker that owns it. Users' homes follow their location and do not belong here.
-
 Source: Ahnn, Lee, Moon, GeoServ, CCGrid 2011; Zhao13, section 6.2: a grid of a power of two on both edges, 32 x 32.
 Verified in the list of figures of GeoServ's thesis: "each node has neighbor links and one long link to a random
 location", and a packet takes both kinds. The rest is our reading, because the text was not available:

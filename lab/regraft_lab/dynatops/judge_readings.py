@@ -1,7 +1,7 @@
 """Judge claims that allow several readings of the paper by all of these readings at once.
 
-In: a value for each reading. Out: a verdict with its evidence. A claim is reproduced if it holds in every reading that
-was run, refuted if it holds in none, and otherwise not decidable from the text. Sizes: :mod:`experiments.judge_size`.
+A claim is reproduced if it holds in every reading that was run, refuted if it holds in none, and otherwise not
+decidable from the text. Sizes: :mod:`experiments.judge_size`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A grid over a city: the cell of a position, distances between cells, and round-trip times between them.
-
-In: positions in degrees. Out: cells, distances in km, round-trip times. Users' movements do not belong here.
-"""
+"""A grid over a city: the cell of a position, distances between cells, and round-trip times between them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The common setting of all runs of the location model: recorded movements on one grid, ring, delays, users' homes.
 
-In: an optional data folder, a grid, seeds. Out: values for the systems and the placement of users. Choosing what to
-compare does not belong here.
-
 Readings: the paper does not say how often brokers exchange their states (T_update). A day of its model has about 20
 changes of users' topics per broker; here brokers exchange states once per this many changes, on any grid and with any
 data. Of a longer recording the busiest three months are used, the length of the paper's recording.

@@ -1,9 +1,5 @@
 """Price swaps on a ring whose hops have delays: all partners of a broker at once, with the same result as from scratch.
 
-In: a problem with hop delays, and a mapping. Out: the cost of each broker and the change of cost by each swap.
-:mod:`controller.planners.ring.steps.search_ring_ids` computes the same slowly, :mod:`overlay.ring.ring_swaps` for
-hops of delay 1; the latter also prices the relays here, because delays do not affect them.
-
 A swap of two brokers changes the delays of the links at both positions, and the events delivered there. The first
 effect is a sum over links, weighted by their flows; the second needs the delays to both positions after the swap.
 """

@@ -1,8 +1,5 @@
 """Algorithm 2 of Zhao13 period by period: filter rates, test the demand, compute a reassignment, weigh its price.
 
-In: a ring, the topics' true rates, brokers' topics at the end of each period. Out: a reassignment or None. Executing it
-does not belong here.
-
 Readings: the number of events of a topic in a period is drawn around its true rate (Poisson) and filtered (Eq. 8); the
 next period is expected to have as many. Hop delays are taken in units of the mean delay between two brokers, so that
 with w_d = 1 a relayed message weighs as much as one more mean hop of a delivery.

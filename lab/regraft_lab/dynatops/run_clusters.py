@@ -1,9 +1,4 @@
-"""Place users of the Poisson model in clusters of different sizes, with different weights of load.
-
-In: a task. Out: samples by ``cluster_brokers`` and ``load_weight``: ``subscription_changes_cut`` against random homes,
-``subscription_changes_per_h``, ``load_cv`` over brokers, ``handovers_per_h``, and ``management_per_h`` on a ring with
-random IDs. Notifications do not belong here.
-"""
+"""Place users of the Poisson model in clusters of different sizes, with different weights of load."""
 
 from __future__ import annotations
 

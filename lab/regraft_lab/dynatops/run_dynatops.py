@@ -1,8 +1,4 @@
-"""Run one task of Zhao13's evaluation, of any kind.
-
-In: a task. Out: its samples, which depend only on the task, not on the machine. Processes, files and means over draws
-do not belong here.
-"""
+"""Run one task of Zhao13's evaluation, of any kind."""
 
 from __future__ import annotations
 

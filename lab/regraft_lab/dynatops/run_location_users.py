@@ -1,10 +1,4 @@
-"""Place users of the location model in clusters of different sizes: Figs. 6a to 6c.
-
-In: a task. Out: samples of subscription management by system and homes, for homes by Algorithm 1 also by
-``cluster_brokers`` and ``load_weight``: ``management_per_h``, of which ``exchanges_per_h`` within clusters,
-``load_std`` in subscriptions, ``handovers_per_h``; ``management_per_h_cut`` against each other system and
-``handovers_cut`` against homes that follow the location, as in GeoPS. Notifications do not belong here.
-"""
+"""Place users of the location model in clusters of different sizes: Figs. 6a to 6c."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reassign ring IDs for subscriptions that follow patterns: Fig. 10, one draw at a time.
-
-In: a task. Out: the figures of :mod:`experiments.dynatops.cut_patterns` as samples.
-"""
+"""Reassign ring IDs for subscriptions that follow patterns: Fig. 10, one draw at a time."""
 
 from __future__ import annotations
 

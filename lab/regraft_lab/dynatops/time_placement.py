@@ -1,7 +1,7 @@
 """Time one placement of all users of the Poisson model: 50,000 users join one after the other.
 
-In: a seed. Out: ``placement_pass_ms`` by pattern, median over repetitions, processor time. Clusters have ten brokers,
-which exchange their states after each user. Brokers that place users themselves need no such pass; a controller does.
+Clusters have ten brokers, which exchange their states after each user. Brokers that place users themselves need no such
+pass; a controller does.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Time the reassignment of ring IDs by DYNATOPS-Greedy and by ours, next to Table 1 of Zhao13 and pricing from scratch.
 
-In: sizes, a seed. Out: by brokers, topics and pattern ``ssbr_ms`` and ``assignment_ms``, from problem to answer, as
-median over draws of the best repetition; ``ssbr_first_ms``, the median of first repetitions, which build the tables of
-the ring that later ones reuse; ``ssbr_swaps``, the length of the improvement path. By brokers and topics
-``ssbr_step_ms`` and ``scratch_step_ms``, the time of a step of the path with incremental pricing and with pricing from
-scratch; ``identical_steps``, how many steps were compared and found equal. The paper's times are for Java on four cores
-of 2 GHz.
+By brokers and topics ``ssbr_step_ms`` and ``scratch_step_ms``, the time of a step of the path with incremental pricing
+and with pricing from scratch; ``identical_steps``, how many steps were compared and found equal. The paper's times are
+for Java on four cores of 2 GHz.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """TCO: an overlay in which the subscribers of every topic are connected, so that no broker relays (DCB-M).
 
-In: brokers' topics. Out: the overlay and, after subscriptions change, the next one and how many links differ. How
-events travel on it does not belong here (:mod:`experiments.dynatops.connected_dissemination`).
+How events travel on it does not belong here (:mod:`experiments.dynatops.connected_dissemination`).
 
 Source: Chen, Vitenberg, Jacobsen, ICDCS 2011 (DCB-M), on Chockler et al., PODC 2007 and Onus and Richa, INFOCOM 2009;
 Zhao13, section 6.2: "TCO requires its broker overlay to be reconfigured whenever topic-connected property is no

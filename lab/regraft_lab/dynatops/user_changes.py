@@ -1,7 +1,6 @@
 """Users whose topics change: each user's first set of topics, and its whole new set at each change, in order of time.
 
-In: arrays from a workload. Out: the same as values or one by one. Users' homes do not belong here
-(:mod:`experiments.dynatops.broker_interests`).
+Users' homes do not belong here (:mod:`experiments.dynatops.broker_interests`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Run systems through the same steps of time, and turn their results into samples of figures.
 
-In: steps, systems, when to measure and when a period ends. Out: the mean measures and messages per hour of each system,
-and the savings of one over another. The systems are in :mod:`experiments.dynatops.compared_systems`.
+The systems are in :mod:`experiments.dynatops.compared_systems`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Draw cost reduction ratios as SVG, like Figs. 9 and 10 of Zhao11, with ours added.
-
-In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
-"""
+"""Draw cost reduction ratios as SVG, like Figs. 9 and 10 of Zhao11, with ours added."""
 
 from __future__ import annotations
 

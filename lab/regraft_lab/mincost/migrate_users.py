@@ -1,7 +1,6 @@
 """Brokers that redirect users by themselves: the distributed variant of Zhao11, sections IV.C and V.
 
-In: an instance, homes, a generator, the share of users that decline. Out: the costs reached, rounds and messages. All
-brokers act at once, each on what all of them reported before the round.
+All brokers act at once, each on what all of them reported before the round.
 """
 
 from __future__ import annotations

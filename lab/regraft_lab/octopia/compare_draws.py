@@ -1,7 +1,7 @@
 """Means over draws, and differences within each draw between two routings on the same publishers and subscribers.
 
-In: results of runs, with draws in the same order for all settings. Out: figures with their intervals. The location of
-the high-rate publisher differs between draws and matters more than the routing, so routings are compared draw by draw.
+The location of the high-rate publisher differs between draws and matters more than the routing, so routings are
+compared draw by draw.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Count the messages of advertisements, subscriptions and notifications, one at a time and without queues.
 
-In: an overlay, publishers, subscribers. Out: messages, table entries, the brokers that a notification visits. Baseline
-(TID): PADRES floods advertisements over the cyclic graph, drops duplicates and binds subscriptions to trees.
+Baseline (TID): PADRES floods advertisements over the cyclic graph, drops duplicates and binds subscriptions to trees.
 """
 
 from __future__ import annotations

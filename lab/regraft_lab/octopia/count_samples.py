@@ -1,9 +1,7 @@
 """Measure the cost of advertisements and subscriptions: messages, table entries and delays without queues.
 
-In: an overlay, delays between hosts, random numbers. Out: figures for OctopiA, which follow from the overlay's shape,
-and for PADRES on the same publishers and subscribers. Delays last until the last receiving broker has the message, over
-equal links of 1 ms and over measured ones; the paper gives no matching time, so it is left out. Notifications do not
-belong here.
+Delays last until the last receiving broker has the message, over equal links of 1 ms and over measured ones; the paper
+gives no matching time, so it is left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Make the streams of notifications for a run: each publisher's notifications, with the copies that a routing makes.
-
-In: publishers, their publication times, a routing and a congestion predicate. Out: streams. Queues do not belong here.
-"""
+"""Make the streams of notifications for a run: each publisher's notifications, with the copies that a routing makes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Swap links by Cost and Interest with what the paper's brokers exchange: bounded caches and Bloom filters.
 
-In: the state over a horizon. Out: proposals, as ``swap_links_ci`` makes them from exact counts. Source: Jaeger07,
-sections 4 and 5; "conjunction" is its section 6.
+Source: Jaeger07, sections 4 and 5; "conjunction" is its section 6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The ways to place publishers that are compared: the paper's POP, GRAPE with all its settings, and ours.
 
-In: windows of a placement. Out: the homes that a planner wants. All proposals are executed, without the controller's
-judge: the paper has none, and this treats all ways alike.
+All proposals are executed, without the controller's judge: the paper has none, and this treats all ways alike.
 """
 
 from __future__ import annotations

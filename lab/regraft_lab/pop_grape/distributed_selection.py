@@ -1,8 +1,7 @@
 """GRAPE's selection at a publisher's home, from the reports of a trace session: Cheung09, section 4.2.
 
-In: reports of the brokers that answered, the home's own first, and round trips of the publisher. Out: the target. The
-home knows neither other brokers nor the tree beyond these. Both metrics and the choice by priority and weight are those
-of the central planner; gathering belongs to :mod:`experiments.pop_grape.distributed_grape`.
+The home knows neither other brokers nor the tree beyond these. Both metrics and the choice by priority and weight are
+those of the central planner; gathering belongs to :mod:`experiments.pop_grape.distributed_grape`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure what windowed telemetry costs for the same information: batches, bytes sent, and brokers' memory.
 
-In: the batches of an emulated overlay. Out: counts. Brokers send batches directly to Kafka, not over the overlay's
-links, and link exchanges need them anyway; relocation only uses the delivery cells.
+Brokers send batches directly to Kafka, not over the overlay's links, and link exchanges need them anyway; relocation
+only uses the delivery cells.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Draw message rate and delay against X as SVG, like Cheung09's Figs. 5a, 5c and 5g, with ours added.
-
-In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
-"""
+"""Draw message rate and delay against X as SVG, like Cheung09's Figs. 5a, 5c and 5g, with ours added."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Judge our own claims: our planner against POP and GRAPE, and the cause of the paper's split.
-
-In: figures. Out: a verdict with its evidence for each claim. The paper's claims do not belong here.
-"""
+"""Judge our own claims: our planner against POP and GRAPE, and the cause of the paper's split."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Run the workload with a placement of publishers on the virtual clock, and observe it as the controller would.
 
-In: a testbed, a workload, homes. Out: the windows that decisions use, the measures of later windows. Brokers,
-telemetry, aggregates and windows are those of the running system; only the clock is virtual.
+Brokers, telemetry, aggregates and windows are those of the running system; only the clock is virtual.
 """
 
 from __future__ import annotations

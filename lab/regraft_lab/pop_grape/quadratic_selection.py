@@ -1,7 +1,7 @@
 """GRAPE's broker selection to the letter: Algorithms 1 to 3 of Cheung09 for each candidate from scratch.
 
-In: each broker's report of a trace session. Out: the selected broker. Quadratic in the number of brokers; the reference
-for the results and times of the controller's linear selection. Names follow the paper.
+Quadratic in the number of brokers; the reference for the results and times of the controller's linear selection. Names
+follow the paper.
 """
 
 from __future__ import annotations

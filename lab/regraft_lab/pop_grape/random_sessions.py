@@ -1,7 +1,6 @@
 """Random trace sessions on random trees, and GRAPE's choice on them by the linear and by the paper's selection.
 
-In: a generator. Out: instances, and both choices. All delays are multiples of an eighth of a millisecond, so their sums
-are exact and ties are ties in both selections.
+All delays are multiples of an eighth of a millisecond, so their sums are exact and ties are ties in both selections.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """GRAPE with other lengths of a trace session: it decides after each session, from that session alone.
 
-In: a workload counted exactly, a length. Out: the outcome of a way over all publications, including its own messages.
 Section 5.2 varies G_threshold like this ("Impact of POP and GRAPE's Sampling Trigger").
 """
 

@@ -1,8 +1,4 @@
-"""The two testbeds of Cheung09, section 5.1: brokers in a balanced binary tree on PlanetLab hosts and on a cluster.
-
-In: a generator. Out: an Inventory with costs in ms: one-way delay of a link, service time of a broker. Clients and
-traffic do not belong here.
-"""
+"""The two testbeds of Cheung09, section 5.1: brokers in a balanced binary tree on PlanetLab hosts and on a cluster."""
 
 from __future__ import annotations
 

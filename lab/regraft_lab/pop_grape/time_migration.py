@@ -1,7 +1,6 @@
 """Time the move of a publisher by the number of hops: the paper's migration by its rules, and our transition.
 
-In: X, a seed. Out: figures by hops. Publishers start at leaves of the PlanetLab testbed and are moved one at a time,
-while all publish. Choosing publishers to move does not belong here.
+Publishers start at leaves of the PlanetLab testbed and are moved one at a time, while all publish.
 """
 
 from __future__ import annotations

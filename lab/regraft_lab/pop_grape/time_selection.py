@@ -1,9 +1,6 @@
 """Time GRAPE's selection of a broker: to the letter of the paper, and in the controller.
 
-In: sizes of overlay, a seed. Out: by brokers ``grape_ms_p50`` and ``grape_ms_max`` of the controller's selection,
-``grape_quadratic_ms_p50`` and ``grape_quadratic_ms_max`` of the paper's, ``identical_share``, the share of instances
-with the same choice; and ``identical_choices`` in 1,000 small random instances. A timed instance has one publisher with
-subscribers at all brokers of a balanced tree, so that all are candidates.
+A timed instance has one publisher with subscribers at all brokers of a balanced tree, so that all are candidates.
 """
 
 from __future__ import annotations

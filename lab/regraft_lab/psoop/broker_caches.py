@@ -1,8 +1,4 @@
-"""The merged contents of the brokers' caches at a moment: each distinct set of brokers with its multiplicity.
-
-In: a workload and the oldest id that each broker still keeps. Out: the sets that a collector of all caches would see,
-and the common interest I_ij. Decisions based on it do not belong here.
-"""
+"""The merged contents of the brokers' caches at a moment: each distinct set of brokers with its multiplicity."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Caches of the notification ids that each broker recently published or delivered, and delivery sets made from ids.
 
-In: the emulated brokers' telemetry cells, which are notified of everything a broker publishes or delivers. Out: arrays
-of ids. An id has 64 bits: the publisher's number and the sequence number, so that sets can be rebuilt from it.
+An id has 64 bits: the publisher's number and the sequence number, so that sets can be rebuilt from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The same emulated overlay and caches with a central planner, for comparison with the distributed protocol.
 
-In: a planner. Out: the resulting tree, and the messages to get there. The planner knows all caches exactly and
-immediately; its proposals of one call become one transition.
+The planner knows all caches exactly and immediately; its proposals of one call become one transition.
 """
 
 from __future__ import annotations

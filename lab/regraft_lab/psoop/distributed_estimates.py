@@ -1,7 +1,6 @@
 """Estimates of one broker of the distributed protocol: Eq. 6-10 of Jaeger07, from its own point of view.
 
-In: costs along a cycle and the broker's own estimates of common interest. Out: costs and decisions. Pure; gathering the
-inputs belongs to :mod:`experiments.psoop.distributed_broker`. The central planner
+Pure; gathering the inputs belongs to :mod:`experiments.psoop.distributed_broker`. The central planner
 (:mod:`controller.planners.tree.swap_links_ci`) computes the same for all brokers at once; neither depends on the other.
 """
 

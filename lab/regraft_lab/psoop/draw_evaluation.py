@@ -1,8 +1,4 @@
-"""Draw the figures of the evaluation as SVG: Jaeger07's Figs. 4 to 6 with ours added, and one of memory.
-
-In: results of all tasks, or the figures counted from them. Out: SVG text by file name, the same bytes for the same
-results. Verdicts and tables do not belong here.
-"""
+"""Draw the figures of the evaluation as SVG: Jaeger07's Figs. 4 to 6 with ours added, and one of memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The least-cost tree of a small overlay, found by pricing every possible tree: the yardstick of Jaeger07.
-
-In: an inventory and delivery sets over at most ``BROKERS_MAX`` brokers. Out: the tree of least cost, or the costs of
-all trees. Overlays too large to try every tree do not belong here.
-"""
+"""The least-cost tree of a small overlay, found by pricing every possible tree: the yardstick of Jaeger07."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Judge our own claims: our planner against the paper's, and how long brokers should remember.
-
-In: figures. Out: a verdict with its evidence for each claim. The paper's claims do not belong here.
-"""
+"""Judge our own claims: our planner against the paper's, and how long brokers should remember."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The cost of messages for adapting: broadcasts, requests, reports, exchanges of links.
 
-In: the tree and the inventory. Out: costs in the unit of ``overlay.tree.overlay_cost``. Reading: the paper counts costs
-"per message as we assume that messages do not vary too much in size" (section 3), so a message costs as much as a
-notification on the same path by Eq. 1: c of every link it crosses and p of every broker that handles it, including the
-sender. Notifications do not belong here.
+Reading: the paper counts costs "per message as we assume that messages do not vary too much in size" (section 3), so a
+message costs as much as a notification on the same path by Eq. 1: c of every link it crosses and p of every broker that
+handles it, including the sender.
 """
 
 from __future__ import annotations

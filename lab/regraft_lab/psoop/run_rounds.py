@@ -1,7 +1,6 @@
 """Run traffic over several overlays at once and adapt each in its own way, round by round.
 
-In: a workload, the costs in each round, the ways to adapt. Out: the cost of each overlay in each round. All overlays
-see the same traffic and start from the same tree. Averages over networks do not belong here.
+All overlays see the same traffic and start from the same tree.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Small random overlays on which every tree can be priced, to compare planners with the optimum.
-
-In: a setting, a number of brokers and a seed. Out: the state of an overlay, as planners get it. Planners and the
-optimum do not belong here.
-"""
+"""Small random overlays on which every tree can be priced, to compare planners with the optimum."""
 
 from __future__ import annotations
 

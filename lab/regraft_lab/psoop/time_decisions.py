@@ -1,11 +1,10 @@
 """Time a decision of the controller, from the newest window to a plan or refusals, by size of overlay.
 
-In: sizes and a seed. Out: ``decision_ms_p50``, ``decision_ms_max`` and ``memory_mb`` (the process's peak so far,
-including windows) by planner, brokers and start. Traffic is that of Jaeger07, 4 subscription lifetimes in 40 windows;
-the number of types is proportional to the brokers, so the interest of a broker does not change with the size. A
-decision is everything the controller does with a window: merge its delivery sets, plan, judge and choose. ``random``
-decides on random trees; ``settled`` starts from a tree that no swap makes cheaper and follows the traffic window by
-window, executing each plan, if the overlay is small enough to settle.
+Traffic is that of Jaeger07, 4 subscription lifetimes in 40 windows; the number of types is proportional to the brokers,
+so the interest of a broker does not change with the size. A decision is everything the controller does with a window:
+merge its delivery sets, plan, judge and choose. ``random`` decides on random trees; ``settled`` starts from a tree that
+no swap makes cheaper and follows the traffic window by window, executing each plan, if the overlay is small enough to
+settle.
 """
 
 from __future__ import annotations

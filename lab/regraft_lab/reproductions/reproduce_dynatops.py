@@ -1,8 +1,4 @@
-"""Repeat the evaluation of Zhao13, with our planner for comparison, and write the results.
-
-In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
-to the papers' packages.
-"""
+"""Repeat the evaluation of Zhao13, with our planner for comparison, and write the results."""
 
 from __future__ import annotations
 

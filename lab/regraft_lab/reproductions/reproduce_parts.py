@@ -1,8 +1,4 @@
-"""What all reproductions share: options, output, and how verdicts are shown.
-
-In: options of the command line, figures, drawings, tables. Out: files in a folder, lines on the terminal. Running,
-counting and judging belong to the papers' packages.
-"""
+"""What all reproductions share: options, output, and how verdicts are shown."""
 
 from __future__ import annotations
 

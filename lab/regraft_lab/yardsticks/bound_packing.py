@@ -1,7 +1,4 @@
-"""Compute a lower bound of the cost of all packings of users.
-
-In: an instance (:mod:`overlay.packed_users`). Out: a bound per second. Finding packings does not belong here.
-"""
+"""Compute a lower bound of the cost of all packings of users."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Yardstick trees built with global knowledge: the minimum spanning tree and the maximum interest tree.
-
-In: an inventory, and for interest the matrix I_ij. Out: configurations, without a cap on the links of a broker. Trees
-that planners reach with local knowledge do not belong here.
-"""
+"""Yardstick trees built with global knowledge: the minimum spanning tree and the maximum interest tree."""
 
 from __future__ import annotations
 

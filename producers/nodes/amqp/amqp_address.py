@@ -1,7 +1,4 @@
-"""Which RabbitMQ a connector uses, and what of it. Pure.
-
-In: settings of the connector. Out: how the client library connects.
-"""
+"""Which RabbitMQ a connector uses, and what of it. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Bind a connector's queue at a RabbitMQ to what others want, and to nothing else.
 
-In: subjects that are wanted. Out: bindings of the node's queue. So the broker still knows what nobody wants: it returns
-mandatory messages, and passes others to the alternate exchange.
+So the broker still knows what nobody wants: it returns mandatory messages, and passes others to the alternate exchange.
 """
 
 from __future__ import annotations

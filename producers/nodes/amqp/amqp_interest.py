@@ -1,7 +1,6 @@
 """What clients of a RabbitMQ broker want, as subjects: the bindings of one topic exchange. Pure.
 
-In: bindings as they are made and removed, lists of all bindings, and configured filters. Out: subjects that become
-wanted, and that no longer are. A queue wants what it is bound to, whether or not anybody consumes from it.
+A queue wants what it is bound to, whether or not anybody consumes from it.
 """
 
 from __future__ import annotations

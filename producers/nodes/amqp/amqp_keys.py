@@ -1,8 +1,7 @@
 """AMQP routing keys as subjects of the overlay, and binding keys as subjects with wildcards. Pure.
 
-In: keys such as ``orders.eu.4711``, binding keys such as ``orders.#``. Out: the same words as tokens of subjects. ``*``
-is one word in both; ``#`` is zero or more words anywhere in a binding key, ``>`` one or more tokens at the end of a
-subject. A key that is not a valid subject does not cross.
+``*`` is one word in both; ``#`` is zero or more words anywhere in a binding key, ``>`` one or more tokens at the end of
+a subject. A key that is not a valid subject does not cross.
 """
 
 from __future__ import annotations

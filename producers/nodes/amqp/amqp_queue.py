@@ -1,6 +1,6 @@
 """The queue in which a RabbitMQ keeps for a node what is published at an exchange.
 
-In: a channel. Out: the queue's name. What it is bound to belongs to :mod:`producers.nodes.amqp.amqp_bindings`.
+What it is bound to belongs to :mod:`producers.nodes.amqp.amqp_bindings`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Which messages a connector has taken from a durable queue of RabbitMQ, so that redelivered ones are taken only once.
 Pure.
 
-In: messages with delivery tags. Out: receipts, and the tags to acknowledge. A tag names a message on one channel only,
-so after a reconnect a message is recognised by its key and body.
+A tag names a message on one channel only, so after a reconnect a message is recognised by its key and body.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Ask RabbitMQ's management interface for the bindings of an exchange.
-
-In: the interface, a virtual host and an exchange. Out: bindings. :mod:`producers.nodes.amqp.amqp_connector` decides
-when to ask.
-"""
+"""Ask RabbitMQ's management interface for the bindings of an exchange."""
 
 from __future__ import annotations
 

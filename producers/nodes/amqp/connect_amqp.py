@@ -1,6 +1,6 @@
 """The connector to a RabbitMQ, as the settings describe it.
 
-In: settings. Out: a connector. What it does belongs to :mod:`producers.nodes.amqp.amqp_connector`.
+What it does belongs to :mod:`producers.nodes.amqp.amqp_connector`.
 """
 
 from __future__ import annotations

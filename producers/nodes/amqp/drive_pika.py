@@ -1,7 +1,6 @@
 """One connection of the pika library on the running event loop, with awaitable answers instead of callbacks.
 
-In: where the broker is. Out: channels, and why the connection or a channel closed. What is sent over them belongs to
-:mod:`producers.nodes.amqp.amqp_connector`.
+What is sent over them belongs to :mod:`producers.nodes.amqp.amqp_connector`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Query a broker's HTTP interface for JSON, once or periodically.
 
-In: an address and a login. Out: the answer, or why there is none. A query blocks until it is answered or times out, so
-run it off the event loop. Waits and answers are bounded.
+A query blocks until it is answered or times out, so run it off the event loop. Waits and answers are bounded.
 """
 
 from __future__ import annotations

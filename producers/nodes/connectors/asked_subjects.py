@@ -1,7 +1,4 @@
-"""Which subjects a connector asks its broker for: those that others want, or everything if these are too many. Pure.
-
-In: subjects that are wanted. Out: which to ask for, and which no longer.
-"""
+"""Which subjects a connector asks its broker for: those that others want, or everything if these are too many. Pure."""
 
 from __future__ import annotations
 

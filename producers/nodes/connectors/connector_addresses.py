@@ -1,7 +1,4 @@
-"""Where a connector finds its broker: one address, or those of several servers of one cluster, tried in turn. Pure.
-
-In: the setting ``node.connector``. Out: host and port to try now.
-"""
+"""Where a connector finds its broker: one address, or those of several servers of one cluster, tried in turn. Pure."""
 
 from __future__ import annotations
 

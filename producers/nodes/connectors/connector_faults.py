@@ -1,8 +1,4 @@
-"""Find settings of a node that its connector does not have or cannot use: they would be ignored without a word.
-
-In: the settings. Out: a sentence for each, with what to use instead. Whether the real broker answers belongs to the
-connectors.
-"""
+"""Find settings of a node that its connector does not have or cannot use: they would be ignored without a word."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One kind of connector: how it is found, configured and made.
-
-In: the settings of a node. Out: a connector. :mod:`producers.nodes.connectors.find_connectors` finds the kinds.
-"""
+"""One kind of connector: how it is found, configured and made."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Queue groups whose members at all brokers together handle each message once.
 
-In: subscriptions of such groups, here and elsewhere, and messages that local clients publish. Out: for each message, at
-which broker each group handles it. Only the broker where a message is published decides, from its own tables, and the
-decision travels with the message, so two brokers never differ about it.
+Only the broker where a message is published decides, from its own tables, and the decision travels with the message, so
+two brokers never differ about it.
 
 A group with a member at the publisher's broker handles the message there: that broker delivers it by itself, before any
 node sees it. Otherwise the brokers take turns, by a checksum of publisher and number.

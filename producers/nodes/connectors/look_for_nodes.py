@@ -1,7 +1,6 @@
 """Find other nodes of the overlay that a broker reaches by itself: a cluster, a leaf link, a bridge, the same server.
 
-In: a way to publish at the broker, and what arrives from there. Out: the name of such a node, which means that messages
-would travel twice, or without end. Nodes ask with a message on a reserved subject, and answer each other.
+Nodes ask with a message on a reserved subject, and answer each other.
 
 A node asks before its connector opens, and once in a while after that. If two are open, the one whose name comes first
 stays; a node that asks before it opens gives way to any that is open. Answers contain a random number of the question,

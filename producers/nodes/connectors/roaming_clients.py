@@ -1,7 +1,6 @@
 """Clients of MQTT brokers that ask for a session at one broker while another knows them: each broker serves them.
 
-In: names of clients that ask for a session here, and of those that linked nodes announce. Out: names to announce, and
-those that are known here as well, counted and logged once. Nothing moves a session: this only says that there are two.
+Nothing moves a session: this only says that there are two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The stamp of a message that a node hands over: overlay, broker, publisher and number, as one header. Pure.
 
-In: messages for a broker, and header blocks of those that clients seem to have published. Out: the stamp as a header,
-and who handed a message over. A message that meets a second node with the stamp of that node's overlay came along a way
-that is not the overlay's: it must not be carried again, or it would return without end.
+A message that meets a second node with the stamp of that node's overlay came along a way that is not the overlay's: it
+must not be carried again, or it would return without end.
 
 Each overlay has its own header, so a message keeps one stamp for each overlay that has carried it. The stamp contains a
 checksum of the subject: a client that publishes elsewhere with the headers it received has published a new message.

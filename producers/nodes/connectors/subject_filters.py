@@ -1,7 +1,6 @@
 """Subjects with wildcards as filters over content, so that the overlay routes by them.
 
-In: subjects such as ``orders.eu.*`` and ``orders.>``. Out: filters, and the content of a subject. Tokens are attributes
-``t1``, ``t2``, ..., their number is ``n``: ``*`` matches any token, ``>`` one or more at the end.
+Tokens are attributes ``t1``, ``t2``, ..., their number is ``n``: ``*`` matches any token, ``>`` one or more at the end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Choose which peers a node measures besides its neighbours: half of them near, half random others.
 
-In: link costs of the inventory, and round trips. Out: names. The near ones are likely new neighbours; the others let
-the controller estimate unmeasured links, because near ones alone say nothing about far ones (Dabek et al., SIGCOMM
-2004, section 4.3). If there are at most ``CANDIDATES_MAX`` peers, all are chosen.
+The near ones are likely new neighbours; the others let the controller estimate unmeasured links, because near ones
+alone say nothing about far ones (Dabek et al., SIGCOMM 2004, section 4.3). If there are at most ``CANDIDATES_MAX``
+peers, all are chosen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Frames of a link in bytes: a length, a number and a body; number 0 marks frames of the connection itself.
 
-In: bytes as they arrive from a socket. Out: whole frames. Bodies with another number are messages
-(:mod:`producers.nodes.links.carried_messages`), those with 0 are hellos, acknowledgements and probes.
+Bodies with another number are messages (:mod:`producers.nodes.links.carried_messages`), those with 0 are hellos,
+acknowledgements and probes.
 """
 
 from __future__ import annotations

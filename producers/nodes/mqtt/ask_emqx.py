@@ -1,7 +1,6 @@
 """Ask EMQX's REST interface what the clients of a broker, or of its whole cluster, want.
 
-In: the interface and an API key. Out: each client's filters, which :mod:`producers.nodes.mqtt.mqtt_interest` compares
-with the earlier ones. Source: EMQX 5, ``GET /api/v5/subscriptions``.
+Source: EMQX 5, ``GET /api/v5/subscriptions``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The connector to an MQTT broker, as the settings describe it.
 
-In: settings. Out: a connector. What it does belongs to :mod:`producers.nodes.mqtt.mqtt_connector`.
+What it does belongs to :mod:`producers.nodes.mqtt.mqtt_connector`.
 """
 
 from __future__ import annotations

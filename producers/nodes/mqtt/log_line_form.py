@@ -1,7 +1,6 @@
 """How the lines of Mosquitto's log begin, and what it calls the node: learned from a line about the node itself.
 
-In: the line of a subscription to a filter that nobody else knows. Out: entries, which are lines without their time,
-whatever ``log_timestamp_format`` is. What entries mean belongs to :mod:`producers.nodes.mqtt.mqtt_interest`.
+What entries mean belongs to :mod:`producers.nodes.mqtt.mqtt_interest`.
 """
 
 from __future__ import annotations

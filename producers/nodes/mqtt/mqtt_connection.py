@@ -1,7 +1,4 @@
-"""One connection to an MQTT 5 broker: packets in and out of a socket, and pings that end a silent connection.
-
-In: bytes. Out: packets, for :mod:`producers.nodes.mqtt.mqtt_session`, which interprets them and outlasts a connection.
-"""
+"""One connection to an MQTT 5 broker: packets in and out of a socket, and pings that end a silent connection."""
 
 from __future__ import annotations
 

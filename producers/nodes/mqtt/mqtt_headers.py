@@ -1,7 +1,6 @@
 """MQTT 5 fields besides topic and payload, as the header block that the overlay carries, and back. Pure.
 
-In: a message's user properties and other fields. Out: a block in NATS format with a line for each, so NATS clients can
-read what MQTT clients send, and vice versa. Fields that only MQTT has are lines that begin with ``Mqtt-``.
+Fields that only MQTT has are lines that begin with ``Mqtt-``.
 """
 
 from __future__ import annotations

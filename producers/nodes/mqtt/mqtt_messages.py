@@ -1,7 +1,6 @@
 """Messages of an MQTT broker as the overlay carries them, and back. Pure.
 
-In: packets, and messages to hand over. Out: messages, and what the codec needs for a packet. Topics belong to
-:mod:`producers.nodes.mqtt.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt.mqtt_headers`.
+Topics belong to :mod:`producers.nodes.mqtt.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt.mqtt_headers`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Parse MQTT 5 packets from a stream of bytes, however it is split into reads. Pure.
 
-In: bytes. Out: packets of the codec (mqtt5, the extra ``mqtt``). A message that is too large is skipped as its bytes
-arrive, and one that the codec cannot read alone; anything else but a packet is an error. The meaning of packets belongs
-to :mod:`producers.nodes.mqtt.mqtt_session`.
+A message that is too large is skipped as its bytes arrive, and one that the codec cannot read alone; anything else but
+a packet is an error. The meaning of packets belongs to :mod:`producers.nodes.mqtt.mqtt_session`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which topics the overlay has handed over to an MQTT broker as retained: it carries their changes there, too.
 
-In: what is handed over, and what local clients delete. Out: subjects that the node wants for as long as its broker may
-retain a message, whether a client wants them or not. So no broker shows forever what is no longer true elsewhere.
+So no broker shows forever what is no longer true elsewhere.
 
 The file keeps them for the node's next incarnation, as the broker keeps their messages.
 """

@@ -1,7 +1,7 @@
 """Which messages a connector has taken from an MQTT broker, so that those it sends again are taken only once. Pure.
 
-In: messages with packet IDs (QoS 1). Out: receipts, and the packet IDs that may be acknowledged. The broker reuses a
-packet ID once its message is acknowledged, and in another session; a receipt is the connector's and never reused.
+The broker reuses a packet ID once its message is acknowledged, and in another session; a receipt is the connector's and
+never reused.
 """
 
 from __future__ import annotations

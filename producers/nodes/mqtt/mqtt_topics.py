@@ -1,8 +1,7 @@
 """MQTT topics as subjects of the overlay, whose tokens are joined by dots, and back. Pure.
 
-In: topics such as ``room 1/temp`` and filters such as ``room 1/#``. Out: subjects such as ``room/x20/1.temp``, and the
-exact topics again. ``/`` becomes a dot; characters that a subject cannot hold are escaped with ``/``, which no level of
-a topic can contain. Common cases are as in the NATS server's own MQTT: ``a/b`` is ``a.b``, ``.`` is ``//``.
+``/`` becomes a dot; characters that a subject cannot hold are escaped with ``/``, which no level of a topic can
+contain. Common cases are as in the NATS server's own MQTT: ``a/b`` is ``a.b``, ``.`` is ``//``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Which topics an MQTT broker lets a node publish, although nothing answers a message of QoS 0. Pure.
 
-In: topics of QoS 0 messages, and the broker's answers to those that were sent at QoS 1 instead. Out: which to send at
-QoS 1. About one in a second is, and only while no other waits for an answer, because brokers may deliver QoS 0
-messages before earlier ones of QoS 1; to a refused topic all are, so that each of them is counted.
+About one in a second is, and only while no other waits for an answer, because brokers may deliver QoS 0 messages before
+earlier ones of QoS 1; to a refused topic all are, so that each of them is counted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Notice messages that circulate over a way that takes stamps off, such as a bridge of MQTT 3.1.1, and stop them.
 
-In: messages handed over and taken. Out: what is passed on. A message that repeats itself quickly may be a client's, or
-one that the broker returns again and again. To find out, everything that arrives is held for a moment. A circulating
-message stops when it is not carried on, and comes back each time that one copy of it is, as few copies as there are
-ways. Anything else is a client's: then all that was held is passed on, in order. What circulates is refused, and for a
-while, so is whatever repeats itself.
+A message that repeats itself quickly may be a client's, or one that the broker returns again and again. To find out,
+everything that arrives is held for a moment. A circulating message stops when it is not carried on, and comes back each
+time that one copy of it is, as few copies as there are ways. Anything else is a client's: then all that was held is
+passed on, in order. What circulates is refused, and for a while, so is whatever repeats itself.
 """
 
 from __future__ import annotations

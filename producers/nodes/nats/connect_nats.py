@@ -1,6 +1,6 @@
 """The connector to a NATS server, as the settings describe it: at its leaf port, or at its client port.
 
-In: settings. Out: a connector. What it does belongs to :mod:`producers.nodes.nats.nats_connector` and
+What it does belongs to :mod:`producers.nodes.nats.nats_connector` and
 :mod:`producers.nodes.nats.nats_client_connector`.
 """
 

@@ -1,7 +1,6 @@
 """Which messages a node has taken from a JetStream stream, so that each is taken once, and none left out. Pure.
 
-In: messages with their numbers in the stream, and when it stored them. Out: receipts, subjects to acknowledge to, and
-where a new consumer must begin. A consumer that was deleted forgets what was acknowledged to it.
+A consumer that was deleted forgets what was acknowledged to it.
 """
 
 from __future__ import annotations

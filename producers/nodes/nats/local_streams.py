@@ -1,8 +1,7 @@
 """Streams of a NATS server that store only what is published at their site: others are not asked for their subjects.
 
-In: names of streams, JetStream's list of them, and interest in subjects without a queue group. Out: the same interest,
-without that of those streams; and once, which other streams want subjects from everywhere. A leaf link reports a stream
-as it reports a client, so a client that wants exactly a local stream's subject, and no queue group, is left out too.
+A leaf link reports a stream as it reports a client, so a client that wants exactly a local stream's subject, and no
+queue group, is left out too.
 """
 
 from __future__ import annotations

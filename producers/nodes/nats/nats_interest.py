@@ -1,6 +1,5 @@
 """What the clients of a NATS server want, as it reports that over a leaf link.
 
-In: interest that begins and ends, by subject and queue group. Out: subjects that become wanted, and that no longer are.
 Interest stands while the server is away; what it does not report again once it is back has ended.
 """
 

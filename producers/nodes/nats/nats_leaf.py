@@ -1,7 +1,6 @@
 """One connection to the leaf port of a NATS server: TLS, pings, and messages in both directions.
 
-In: bytes of the server, and bytes for it. Out: one call for each message of the server. What the messages mean belongs
-to :mod:`producers.nodes.nats.nats_connector`.
+What the messages mean belongs to :mod:`producers.nodes.nats.nats_connector`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a connector logs in at a NATS server: user and password, a token, an nkey, or a JWT with its nkey. Pure.
 
-In: settings, a credentials file, and the server's nonce. Out: fields of CONNECT. Seeds are decoded here, because the
-client library for them would bring one more package for 20 lines; signing is the cryptography library's.
+Seeds are decoded here, because the client library for them would bring one more package for 20 lines; signing is the
+cryptography library's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What a client of a NATS server is subscribed to: what others want, and each message arrives once.
 
-In: subjects that are wanted. Out: subscriptions at the server. Subjects may overlap, and the server would send a client
-a copy for each that matches. All of them are in one queue group without any other member, of which the server chooses
-one subscription for each message, whatever the subject by which it is a member. So it also does while they change, if
-one that another replaces stays for a moment: the server may be handing over a message for which it has looked before.
+Subjects may overlap, and the server would send a client a copy for each that matches. All of them are in one queue
+group without any other member, of which the server chooses one subscription for each message, whatever the subject by
+which it is a member. So it also does while they change, if one that another replaces stays for a moment: the server may
+be handing over a message for which it has looked before.
 
 The node's own subjects are in no group: a node at a leaf port names no group in its questions and answers.
 """

@@ -1,8 +1,5 @@
 """The trees of a ring's routes as arcs: what is above and below each position, for the roots of topics.
 
-In: a ring and roots. Out: ancestors, sizes of subtrees and sums along routes, as arrays. What topics cost on the trees
-does not belong here.
-
 A node forwards to its finger f what is addressed to positions from f up to its next finger. So the subtree of a
 position is the arc of the ring that begins there, and subtrees are contiguous without any reordering.
 """

@@ -1,8 +1,7 @@
 """The cost of disseminating notifications over a Chord ring: messages to subscribers, through relays, and delay.
 
-In: a ring, the rendezvous of each topic, the positions that want it, and its rate. Out: a RingCost. Only routes from
-the rendezvous to subscribers count. Zhao13 leaves out the route from a publisher to the rendezvous, which does not
-depend on the configuration if anybody may publish.
+Only routes from the rendezvous to subscribers count. Zhao13 leaves out the route from a publisher to the rendezvous,
+which does not depend on the configuration if anybody may publish.
 
 Source: Zhao13, section 5, Eq. 1-5.
 """

@@ -1,8 +1,5 @@
 """Clusters of brokers that exchange their users' interests and their loads.
 
-In: the number of brokers, and how many form a cluster. Out: the cluster of each broker. What clusters exchange, and its
-use, do not belong here.
-
 Source: Zhao13, section 4 (clusters) and 6.3.1 (by nearness).
 """
 

@@ -1,8 +1,4 @@
-"""Users, their homes and the topics they subscribe to at one moment, as arrays.
-
-In: users with home and topics. Out: the number of users at each broker who want each topic. Choosing homes does not
-belong here.
-"""
+"""Users, their homes and the topics they subscribe to at one moment, as arrays."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The cost of notifications on a structured cyclic overlay with static routing (Jaeger07, Eq. 1-2).
 
-In: an overlay, an inventory, delivery sets whose ``delivered`` is known. Out: cost by link and broker, and the cost of
-each publisher at each home. Detours around congested links are left out: they are short-lived and take no more
-messages.
+Detours around congested links are left out: they are short-lived and take no more messages.
 
 What is published at a home is distributed over one tree
 (:meth:`overlay.scot_configuration.ScotConfiguration.static_tree`): that of the home's cluster and, for each other

@@ -1,9 +1,4 @@
-"""The cost of a structured cyclic overlay after brokers exchange slots or regions are linked differently.
-
-In: an inventory, delivery sets whose ``delivered`` is known, homes of publishers. Out: the cost per second of any
-regions and links between them, with static routing, as :mod:`overlay.scot.scot_costs` gives it for one overlay.
-Choosing exchanges does not belong here.
-"""
+"""The cost of a structured cyclic overlay after brokers exchange slots or regions are linked differently."""
 
 from __future__ import annotations
 

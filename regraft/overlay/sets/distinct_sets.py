@@ -1,7 +1,4 @@
-"""Find and count equal delivery sets: notifications of one type mostly go to the same brokers.
-
-In: bits by broker and notification. Out: the distinct sets, a bit for each broker, and how often each occurs.
-"""
+"""Find and count equal delivery sets: notifications of one type mostly go to the same brokers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Delivery sets of publishers that may have any home, with equal sets of a publisher merged; exact.
-
-In: delivery sets of one or more spans whose ``delivered`` is known, and the homes of publishers. Out: weighted bits,
-which of them belong to each publisher, and V(n) with every publisher at a given home. Costs do not belong here.
-"""
+"""Delivery sets of publishers that may have any home, with equal sets of a publisher merged; exact."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Cut a window's delivery sets into time slices, so that few windows suffice to show how fast the traffic changes.
-
-In: delivery sets of one span. Out: those of consecutive shorter spans. Evaluating the spread over slices does not
-belong here.
-"""
+"""Cut a window's delivery sets into time slices, so that few windows suffice to show how fast the traffic changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Delivery sets with equal sets merged: exactly the same traffic in far fewer bits.
-
-In: delivery sets of one or more spans of time. Out: a bit matrix whose words have weights. Costs do not belong here.
-"""
+"""Delivery sets with equal sets merged: exactly the same traffic in far fewer bits."""
 
 from __future__ import annotations
 

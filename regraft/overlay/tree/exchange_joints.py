@@ -1,7 +1,5 @@
 """Exchange given links of a tree for others, each where it costs least with the present traffic.
 
-In: a tree, what is wanted where, and which links may be exchanged. Out: the links that take their place.
-
 Removing a link leaves two sides. What both sides want crosses the new link a-b, wherever that is, and has to reach a on
 one side and b on the other, as if it were published there; everything else is unchanged. So the cost of each broker of
 a side as an end of the link is that of one publisher at each home (:mod:`overlay.tree.publisher_costs`), and the

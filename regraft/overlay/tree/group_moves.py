@@ -1,8 +1,6 @@
 """The change of a tree's link costs if all or some subscribers of a broker move to another one.
 
-In: a tree, what was delivered and published where. Out: the change of cost for each broker that they may move to. Only
-the links on the path between both brokers change: any other link has both on the same side. The cost of handing
-notifications over to subscribers does not belong here.
+Only the links on the path between both brokers change: any other link has both on the same side.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A lower bound on the cost of any tree with any homes of publishers, to limit how far an overlay is from optimal.
-
-In: an inventory and delivery sets. Out: a bound per second on the cost of Jaeger07, Eq. 1-2. Finding overlays near the
-bound does not belong here.
-"""
+"""A lower bound on the cost of any tree with any homes of publishers, to limit how far an overlay is from optimal."""
 
 from __future__ import annotations
 

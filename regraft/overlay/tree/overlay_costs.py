@@ -1,8 +1,4 @@
-"""The cost of a tree with its publishers at their homes, maintained through swaps of links and moves of publishers.
-
-In: a configuration, an inventory and sets by publisher. Out: the cost after each change, and the cost of every
-publisher at every home on the present tree. Choosing changes does not belong here.
-"""
+"""The cost of a tree with its publishers at their homes, maintained through swaps of links and moves of publishers."""
 
 from __future__ import annotations
 

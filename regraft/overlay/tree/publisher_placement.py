@@ -1,8 +1,4 @@
-"""Publishers at their homes under load caps, moved one by one: the load of each broker, now and after any move.
-
-In: the load of publishers at each home. Out: loads, and the excess over the caps after each single move, for all
-publishers and homes at once. Choosing moves does not belong here.
-"""
+"""Publishers at their homes under load caps, moved one by one: the load of each broker, now and after any move."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Trace sessions of publishers, and their metrics with the publisher at each broker (Cheung09, GRAPE).
-
-In: the traced notifications of each publisher that each broker delivered, to how many subscribers, and the delays of
-the overlay. Out: message counts and mean delivery delay by publisher and home. Choosing homes does not belong here.
-"""
+"""Trace sessions of publishers, and their metrics with the publisher at each broker (Cheung09, GRAPE)."""
 
 from __future__ import annotations
 

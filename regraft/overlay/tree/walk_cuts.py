@@ -1,9 +1,7 @@
 """The changes of cost of all swaps of a tree's links at once, by walking outward from each cut.
 
-In: the costs of a tree, and which of its links may be removed. Out: the change of cost as the place of attachment
-moves, link by link. Of the notifications that cross a cut, only those wanted behind a broker and nowhere else on its
-side can be saved there (:mod:`overlay.tree.tree_costs`), so a walk outward from the cut tracks one shrinking set.
-Choosing swaps does not belong here.
+Of the notifications that cross a cut, only those wanted behind a broker and nowhere else on its side can be saved there
+(:mod:`overlay.tree.tree_costs`), so a walk outward from the cut tracks one shrinking set.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pose the problem of ring IDs for the state of a ring, and turn the answer of a search into a proposal.
 
-In: a ring's state and settings, and a search. Out: one proposal, or none. Any search will do.
+Any search will do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Search for the exchanges of slots on a structured cyclic overlay that save most of its cost.
 
-In: prices of whole overlays, regions, a budget. Out: exchanges, each costed after the earlier ones. Proposing them
-belongs to the planner. Pure.
+Pure.
 """
 
 from __future__ import annotations

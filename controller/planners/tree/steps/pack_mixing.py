@@ -1,7 +1,4 @@
-"""Steiner-tree mixing of Zhao11: draw homes by the traffic that the trees of all publishers and sub-channels send.
-
-In: an instance, a generator. Out: a home for each user, within the room of brokers.
-"""
+"""Steiner-tree mixing of Zhao11: draw homes by the traffic that the trees of all publishers and sub-channels send."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The three algorithms of Zhao11 that pack users onto brokers, and random placement as their baseline.
 
-In: an instance (:mod:`overlay.packed_users`). Out: a home for each user. All respect the room of brokers and raise
-PackingError if a user fits nowhere. Improving a packing belongs to :mod:`controller.planners.tree.steps.pack_drop`.
+All respect the room of brokers and raise PackingError if a user fits nowhere. Improving a packing belongs to
+:mod:`controller.planners.tree.steps.pack_drop`.
 """
 
 from __future__ import annotations

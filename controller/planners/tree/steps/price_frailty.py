@@ -1,7 +1,6 @@
 """Price the added frailty of a tree: how much more a single death would cut off. The judge uses the same price.
 
-In: the traffic of a state. Out: a price of exchanging links. What a death cuts off belongs to
-:mod:`overlay.tree.tree_cut_off`.
+What a death cuts off belongs to :mod:`overlay.tree.tree_cut_off`.
 """
 
 from __future__ import annotations

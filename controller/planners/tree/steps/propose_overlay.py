@@ -1,7 +1,4 @@
-"""Propose links and publishers' homes from one search, ordered by what they save, for planners that search both.
-
-In: the state of a tree, budgets, limits, a generator. Out: a sequence of proposals; any prefix of it pays off.
-"""
+"""Propose links and publishers' homes from one search, ordered by what they save, for planners that search both."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Search homes for all publishers together: single moves, and chains of moves that keep the caps only together.
-
-In: a placement and what each home of each publisher is worth. Out: the placement, moved. The start and the use of the
-result do not belong here.
-"""
+"""Search homes for all publishers together: single moves, and chains of moves that keep the caps only together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Search links and homes together: descents from several starts, then kicks, within what one plan may change.
 
-In: an overlay with its cost, a budget, limits. Out: a better overlay. The order in which a plan gets there belongs to
-:mod:`controller.planners.tree.steps.sequence_changes`.
+The order in which a plan gets there belongs to :mod:`controller.planners.tree.steps.sequence_changes`.
 """
 
 from __future__ import annotations

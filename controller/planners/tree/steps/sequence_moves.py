@@ -1,7 +1,4 @@
-"""Order moves of publishers that are good together into steps that each help and keep the caps of load.
-
-In: the publishers' homes and where each is to go. Out: ordered groups of them. Finding homes does not belong here.
-"""
+"""Order moves of publishers that are good together into steps that each help and keep the caps of load."""
 
 from __future__ import annotations
 
