@@ -25,8 +25,8 @@ from benchmarks.line_ends import NATIVE, STARTS, connector_of, end_at
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
+from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.links.run_links import Links
 

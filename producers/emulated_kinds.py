@@ -1,6 +1,6 @@
 """What differs in the emulator between the kinds of overlay: where brokers are placed and which clients there are.
 
-The brokers' cores, by the same names, are in :mod:`producers.broker_cores`.
+The brokers' cores, by the same names, are in :mod:`producers.emulator.starting_point`.
 """
 
 from __future__ import annotations

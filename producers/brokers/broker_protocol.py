@@ -2,7 +2,7 @@
 
 In: one message at a time (from a neighbour, a local client or the controller) and the time. Out: effects. A core owns
 no queue, no link and no clock. It requires that messages of one link arrive in the order they were sent, and that none
-is lost. :mod:`producers.broker_cores` chooses the core for a kind of overlay.
+is lost. :mod:`producers.emulator.starting_point` chooses the core for a kind of overlay.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ class BrokerProtocol(Protocol):
 
     The core decides, its driver acts. The duties of a driver:
 
-    1. Make the core: :func:`producers.broker_cores.core_of`, and :meth:`begin_at` if a plan led to the overlay that it
-    begins with. A core stores nothing: a broker that restarts begins outside, with another ``boot_ms``. 2. Put
-    everything that comes in into one queue, in the order of arrival: messages of neighbours, requests of local clients,
-    commands. On each link, messages arrive in the order they were sent, and none is lost. 3. Put the end of a link's
-    peer behind everything that peer had sent: :meth:`lose_peer`, once for each of its incarnations. If a link has lost
-    a message, its peer counts as dead. 4. Handle one message at a time, and execute its effects, in order, before the
-    next. What an effect puts into the queue waits there, even if it is for this very broker. 5. Execute each effect:
-    ``Send`` over the link to that peer; ``Answer`` to the controller; ``Deliver`` and what concerns a client to that
-    local client, whose reaction comes back as a request; ``Published`` and ``Dropped`` are only to be counted. 6.
-    Before a prepare that lets brokers join, connect to their next incarnations, so that what the core sends them does
-    not reach an earlier one; revert that if the core refuses (its ``phase`` is still STEADY). 7. After a command, keep
-    links to all of ``live_neighbours``, and let new clients connect only if ``takes_clients``. 8. After an install that
-    made the core start over (``epoch`` or ``takes_clients`` changed), begin another incarnation of all links: what it
-    was sent before is void. 9. If :class:`ProtocolError` is raised, the message was impossible: refuse it alone, and
-    report that.
+    1. Make the core: :func:`producers.emulator.starting_point.core_of`, and :meth:`begin_at` if a plan led to
+       the overlay that it begins with. A core stores nothing: a broker that restarts begins outside, with another
+       ``boot_ms``.
+    2. Put everything that comes in into one queue, in the order of arrival: messages of neighbours, requests of local
+       clients, commands. On each link, messages arrive in the order they were sent, and none is lost.
+    3. Put the end of a link's peer behind everything that peer had sent: :meth:`lose_peer`, once for each of its
+       incarnations. If a link has lost a message, its peer counts as dead.
+    4. Handle one message at a time, and execute its effects, in order, before the next. What an effect puts into the
+       queue waits there, even if it is for this very broker.
+    5. Execute each effect: ``Send`` over the link to that peer; ``Answer`` to the controller; ``Deliver`` and what
+       concerns a client to that local client, whose reaction comes back as a request; ``Published`` and ``Dropped``
+       are only to be counted.
+    6. Before a prepare that lets brokers join, connect to their next incarnations, so that what the core sends them
+       does not reach an earlier one; revert that if the core refuses (its ``phase`` is still STEADY).
+    7. After a command, keep links to all of ``live_neighbours``, and let new clients connect only if ``takes_clients``.
+    8. After an install that made the core start over (``epoch`` or ``takes_clients`` changed), begin another
+       incarnation of all links: what it was sent before is void.
+    9. If :class:`ProtocolError` is raised, the message was impossible: refuse it alone, and report that.
 
     As a loop::
 

@@ -9,12 +9,11 @@ next to :mod:`producers.brokers.scot_change`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from regraft.overlay.link_congestion import PRODUCT, CongestionRule, QueueWindow
-from regraft.overlay.scot.cluster_index_vectors import clusters_of, vector_of, without
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -57,6 +56,30 @@ from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotState, ScotTables
 from regraft.producers.brokers.switch_epochs import answer_prepare, deliver_or_hold
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
+
+
+def vector_of(clusters: Iterable[int]) -> int:
+    """Return the vector with the bits of these clusters set."""
+    vector = 0
+    for cluster in clusters:
+        vector |= 1 << cluster
+    return vector
+
+
+def clusters_of(vector: int) -> list[int]:
+    """Return the clusters whose bits are set, ascending."""
+    return [cluster for cluster in range(vector.bit_length()) if vector >> cluster & 1]
+
+
+def without(vector: int, cluster: int) -> int:
+    """Return the vector with the bit of one cluster cleared."""
+    return vector & ~(1 << cluster)
+
+
+def as_text(vector: int, cluster_count: int) -> str:
+    """Return the vector as the paper writes it, cluster 0 on the right."""
+    return format(vector, f"0{cluster_count}b")
+
 
 Copies = list[tuple[str, int]]
 

@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.decide.loop_state import EVENTS_MAX, LoopState
-from regraft.controller.loop.noted_events import NotedEvents
+from regraft.controller.loop.noted_events import SHARE_EVENTS_MAX, SPAN_MS, EventShare, NotedEvents
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.controller.report.share_events import SHARE_EVENTS_MAX, SPAN_MS, EventShare
 from regraft.schemas.audit import GivenOrder
 from regraft.schemas.bounds import TEXT_LENGTH_MAX
 from regraft.schemas.codec import decode, encode

@@ -19,7 +19,7 @@ import msgspec
 from pika import BasicProperties, frame
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
+from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
 from regraft.producers.nodes.broker_node import BrokerNode

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.scot.cluster_index_vectors import as_text, clusters_of, vector_of, without
 from regraft.overlay.scot.structured_cyclic import (
     OverlayShapeError,
     ScotBroker,
@@ -11,6 +10,7 @@ from regraft.overlay.scot.structured_cyclic import (
     check_scot_links,
     scot_overlay,
 )
+from regraft.producers.brokers.scot_routing import as_text, clusters_of, vector_of, without
 
 
 def caterpillar() -> list[tuple[str, str]]:

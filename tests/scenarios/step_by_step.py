@@ -8,7 +8,6 @@ from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.answer_commands import NO_PLAN
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
@@ -20,6 +19,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.emulator.homes_in_turn import HomesInTurn
+from regraft.producers.emulator.starting_point import core_of
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import OFF_RING, ClientMove, HomeMove, IdMove
 

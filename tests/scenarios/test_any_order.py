@@ -12,11 +12,11 @@ import pytest
 
 from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import CancelRequest, Notification, SubscribeRequest
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.emulator.starting_point import core_of
 from regraft.schemas.plan import PlanPhase
 from tests.scenarios import search
 from tests.scenarios.any_order import KEPT_EMPTY, OF_CLIENTS, OF_TABLES, PATIENT

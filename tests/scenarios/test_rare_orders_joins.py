@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import AdvertiseRequest, Confirmed, SubscribeRequest
+from regraft.producers.emulator.starting_point import core_of
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import ALL, StepByStep
 

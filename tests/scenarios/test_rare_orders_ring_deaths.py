@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -22,6 +21,7 @@ from regraft.producers.brokers.ring_messages import (
     UserDrained,
     UserMoves,
 )
+from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove

@@ -9,7 +9,6 @@ import pytest
 
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseConfirmed,
@@ -22,6 +21,7 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.broker_reports import FROM_THE_DEAD
+from regraft.producers.emulator.starting_point import core_of
 from regraft.schemas.command import Command, Outcome
 from tests.scenarios.step_by_step import ALL
 from tests.scenarios.tree_repair import (

@@ -10,9 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, islice
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.describe_moves import effect_text
 from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
@@ -20,7 +22,6 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import SessionSettings
 from regraft.controller.planners.tree.steps.search_homes import HomeSearch
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority
-from regraft.controller.planners.tree.steps.sequence_moves import steps_to
 from regraft.controller.planners.tree.steps.trace_publishers import hop_delays, trace_sessions
 from regraft.controller.state.planner_interface import PlannerSpec, moving_proposal
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
@@ -28,6 +29,62 @@ from regraft.overlay.tree.trace_sessions import SessionMetrics
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
+
+GROUP_TRIALS_MAX = 3_000  # Groups tried for one step, smallest first, before all remaining moves become one.
+
+Homes = NDArray[np.intp]
+Step = tuple[int, ...]
+
+
+def steps_to(present: PublisherPlacement, homes: Homes, gains: Floats, least: float) -> list[Step]:
+    """Return steps from ``present`` to ``homes``, each the publishers (by position) that move in it.
+
+    Single moves come first, best first, while one saves more than ``least`` and breaks no cap; then the smallest group
+    that does both, and so on. Moves that no longer save are left out. In a step, a broker above its cap may stay there
+    but gets no more load. All moves together must keep the limits of ``present``.
+    """
+    reached = present.copy()
+    steps: list[Step] = []
+    left = [int(place) for place in np.flatnonzero(present.homes != homes)]
+    while left:
+        step = _next_step(reached, homes, gains, left, least)
+        if step is None and _sum(gains, left) <= least:
+            break
+        while step is None:
+            # Earlier steps have lowered the limit of a broker above its cap: merge them into this step.
+            undone = steps.pop() if steps else ()
+            for place in undone:
+                reached.move(place, int(present.homes[place]))
+            left = sorted([*left, *undone])
+            step = tuple(left) if not steps or _keeps(reached, homes, left) else None
+        for place in step:
+            reached.move(place, int(homes[place]))
+        left = [place for place in left if place not in step]
+        steps.append(step)
+    return steps
+
+
+def _next_step(
+    reached: PublisherPlacement, homes: Homes, gains: Floats, left: Sequence[int], least: float
+) -> Step | None:
+    """Return the best single move that fits and saves enough, else the smallest group that does, else None."""
+    for place in sorted(left, key=lambda place: (-gains[place], place)):
+        if gains[place] > least and _keeps(reached, homes, (place,)):
+            return (place,)
+    groups = (group for size in range(2, len(left)) for group in combinations(left, size))
+    for group in (*islice(groups, GROUP_TRIALS_MAX), tuple(left)):
+        if _sum(gains, group) > least and _keeps(reached, homes, group):
+            return group
+    return None
+
+
+def _sum(gains: Floats, places: Sequence[int]) -> float:
+    return sum(float(gains[place]) for place in places)
+
+
+def _keeps(reached: PublisherPlacement, homes: Homes, places: Sequence[int]) -> bool:
+    return reached.keeps(reached.limits_now(), [(place, int(homes[place])) for place in places])
+
 
 PLANNER = "relocate_publishers_joint"
 HOMES_EVALUATED_MAX = 20_000_000  # Homes evaluated by all descents of one call: half a second if caps are tight.

@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -20,7 +21,38 @@ import structlog
 from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.mqtt.log_line_form import CUT, UNREADABLE, LineError, LineForm, form_of
 from regraft.producers.nodes.mqtt.mqtt_interest import CONNECTING, LOG_TOPIC, MqttInterest
-from regraft.producers.nodes.mqtt.read_mosquitto_log import MosquittoLog
+
+LOG_BYTES_MAX = 16 << 20  # At most per read, from the end of the file: some 250,000 lines.
+
+
+@dataclass
+class MosquittoLog:
+    """One log file. ``read`` continues after the lines it has returned, and starts over if the file has shrunk."""
+
+    file: Path
+    _position: int = 0
+
+    def read(self, own_filter: str) -> list[bytes] | None:
+        """Return the new lines up to that of the subscription to ``own_filter``, None if there is none yet.
+
+        Raises OSError if the file cannot be read.
+        """
+        with self.file.open("rb") as log:
+            size = log.seek(0, 2)
+            begin = self._position if self._position <= size else 0
+            is_cut = size - begin > LOG_BYTES_MAX
+            begin = max(begin, size - LOG_BYTES_MAX)
+            log.seek(begin)
+            content = log.read(LOG_BYTES_MAX)
+        own = f" {own_filter}\n".encode()
+        place = content.find(own)  # The first: the second is of the end of this subscription.
+        if place < 0:
+            return None
+        end = place + len(own)
+        self._position = begin + end
+        lines = content[:end].split(b"\n")[:-1]
+        return lines[1:] if is_cut else lines
+
 
 log = structlog.get_logger(__name__)
 

@@ -17,8 +17,8 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.known_kinds import KINDS, read_configuration
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
-from regraft.producers.broker_cores import CORES
 from regraft.producers.emulated_kinds import EMULATED_KINDS
+from regraft.producers.emulator.starting_point import CORES
 from regraft.report_page.kind_pages import KIND_PAGES
 from regraft.run_records.summary import MOVED_FIGURES
 from regraft.settings.scenarios import SCENARIOS

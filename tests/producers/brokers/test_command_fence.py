@@ -10,10 +10,10 @@ import pytest
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import Answer, End
 from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.command_fence import PLANS_KEPT_MAX
+from regraft.producers.emulator.starting_point import core_of
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from tests.scenarios.model.frozen_states import frozen
 

@@ -10,7 +10,6 @@ import pytest
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseRequest,
@@ -27,6 +26,7 @@ from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.brokers.ring_messages import Join
 from regraft.producers.brokers.ring_tables import RingTables
 from regraft.producers.brokers.tree_tables import RoutingTables
+from regraft.producers.emulator.starting_point import core_of
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 from regraft.schemas.plan import OFF_RING, IdMove
 

@@ -16,8 +16,8 @@ from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
+from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.links.run_links import LinkLimits, Links

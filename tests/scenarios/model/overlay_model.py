@@ -23,7 +23,6 @@ from typing import Any
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
-from regraft.producers.broker_cores import core_of
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     Answer,
@@ -32,6 +31,7 @@ from regraft.producers.brokers.broker_messages import (
     Send,
     SubscribeRequest,
 )
+from regraft.producers.emulator.starting_point import core_of
 from regraft.schemas.command import Command, CommandPhase
 from tests.scenarios.model.channel_contents import Contents
 from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from regraft.controller.planners.tree.steps.sequence_moves import steps_to
+from regraft.controller.planners.tree.relocate_publishers_joint import steps_to
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from tests.overlay.published_overlays import Published, spans_of
