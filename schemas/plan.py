@@ -133,7 +133,7 @@ class Proposal(Struct, frozen=True):
 
     @property
     def gain_per_s(self) -> float:
-        """Return what the change saves per second, without its price."""
+        """Return what the change saves per second, without its transition cost."""
         return self.cost_before_per_s - self.cost_after_per_s
 
 

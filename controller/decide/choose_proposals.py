@@ -54,7 +54,7 @@ class PlanDraft:
 
     Two changes may each be good but together worthless, or cut the tree. So each is costed and judged on the overlay
     after the ones accepted before it, whichever planner proposed it. A plan is one transition however much it changes,
-    so its price and the dead band are compared with what all accepted proposals save together.
+    so its transition cost and the dead band are compared with what all accepted proposals save together.
     """
 
     def __init__(self, situation: Situation, settings: DecisionSettings) -> None:
@@ -168,7 +168,7 @@ class PlanDraft:
         price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * start.cost_per_s
         saves = f"all of the plan saves {figure(saved_per_s)}/s"
         if saved_per_s <= price_per_s:
-            return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {figure(price_per_s)}/s"
+            return Verdict.GAIN_BELOW_PRICE, f"{saves}, its transition cost is {figure(price_per_s)}/s"
         if saved_per_s <= floor_per_s:
             return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {figure(floor_per_s)}/s"
         against = judge_chance(start, reached, self._chosen, self._situation, self._settings)
@@ -227,7 +227,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
 
     It must fit the present overlay, keep the caps, avoid what is congested or in maintenance, and save more than its
     price. Noise and dead band are not checked again: a plan that passed them once stays valid while it saves more than
-    its price. Call this only if the state shows what the plan is worth, so if neither ``judge_state`` nor
+    its transition cost. Call this only if the state shows what the plan is worth, so if neither ``judge_state`` nor
     ``judge_worth`` objects.
     """
     start: Reached = situation.kind.reached(situation.state)
@@ -249,7 +249,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
     if saved_per_s <= price_per_s and not needs_no_gain(plan.proposals):
         return (
             Verdict.GAIN_BELOW_PRICE,
-            f"it saves {figure(saved_per_s)}/s now, its price is {figure(price_per_s)}/s",
+            f"it saves {figure(saved_per_s)}/s now, its transition cost is {figure(price_per_s)}/s",
         )
     return None
 

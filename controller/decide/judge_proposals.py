@@ -35,7 +35,7 @@ class Situation:
 
     ``plan_running`` names the plan under way, else empty. ``muted_until_ms`` is by planner. ``windows_since_plan``
     counts windows that lay entirely after the last transition, None if there was none; ``transition_ended_ms`` is when
-    it ended, then 0. ``price_per_s`` is the price of a transition, spread over the pay-back time.
+    it ended, then 0. ``price_per_s`` is the transition cost, spread over the pay-back time.
     ``subscription_lifetime_s`` is the mean life of a subscription, None if unknown. ``paused`` says who paused the
     controller and why; ``plan_in_review`` names the plan that waits for approval; both are empty otherwise. Nothing
     moves to ``maintained`` brokers. Clients of ``evacuated`` ones move away; subscribers of a tree do so only from

@@ -55,11 +55,11 @@ class Verification:
 
     @property
     def is_missed(self) -> bool:
-        """Return True if the plan saves much less than predicted, or less than its price."""
+        """Return True if the plan saves much less than predicted, or less than its transition cost."""
         return self.gain_per_s < max(MISSED_SHARE * self.gain_predicted_per_s, self.price_per_s)
 
     def made_worse(self, settings: DecisionSettings) -> bool:
-        """Return True if the plan's loss exceeds noise, dead band and the price of undoing it."""
+        """Return True if the plan's loss exceeds noise, dead band and the cost of undoing it."""
         noise_per_s = settings.noise_factor * self.noise_per_s if math.isfinite(self.noise_per_s) else 0.0
         dead_band_per_s = settings.gain_share_min * self.cost_without_per_s
         return -self.gain_per_s > max(noise_per_s, dead_band_per_s, self.price_per_s)

@@ -142,7 +142,7 @@ class PlanReviewer:
         return order
 
     def revalidate(self, state: LoopState, situation: Situation, now_ms: int) -> None:
-        """Refuse the waiting plan, if any, if it is no longer worth its price on the newest window."""
+        """Refuse the waiting plan, if any, if it is no longer worth its transition cost on the newest window."""
         plan = state.plan_log.proposed
         if plan is None or plan.is_membership or self._runner.is_busy:
             return

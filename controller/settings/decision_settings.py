@@ -74,7 +74,7 @@ class DecisionSettings:
     mute_ms: int = 5 * MINUTE_MS
 
     def pay_back_within_s(self, lifetime_s: float | None) -> float:
-        """Return within how many seconds a plan must earn its price; ``lifetime_s`` is None if unknown."""
+        """Return within how many seconds a plan must earn its transition cost; ``lifetime_s`` is None if unknown."""
         return self.pay_back_s if lifetime_s is None else min(self.pay_back_s, self.pay_back_lifetimes * lifetime_s)
 
     def faults(self) -> list[str]:

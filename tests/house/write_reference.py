@@ -42,7 +42,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.PLAN_COMPLETED: "a plan is verified on later windows, or closed without",
     EventKind.PLAN_ABORTED: "a plan was rolled back before it was committed",
     EventKind.PLAN_STALLED: "a broker has not answered a command within its limit",
-    EventKind.GAIN_MISSED: "a plan saves less than its price on the windows after it",
+    EventKind.GAIN_MISSED: "a plan saves less than its transition cost on the windows after it",
     EventKind.CHANGE_DETECTED: "traffic has changed; decisions look back no further",
     EventKind.MODEL_DRIFT: "a link's measured delay differs from the inventory's",
     EventKind.SHARE_CHANGED: "brokers are asked to report another share of the notifications, and why",

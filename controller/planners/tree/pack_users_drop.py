@@ -1,8 +1,9 @@
 """Pack the users of a tree onto fewer and cheaper brokers: empty brokers while that saves, then search links and homes.
 
 In: the state of a tree with the cost of its traffic, and how many subscribers each broker has. Out: a sequence of
-proposals, each costed on the overlay after the earlier ones. Whether a gain is worth its price does not belong here.
-:mod:`controller.planners.tree.steps.pack_drop` applies the same idea to an instance of the paper, with a bound.
+proposals, each costed on the overlay after the earlier ones. Whether a gain is worth its transition cost does not
+belong here. :mod:`controller.planners.tree.steps.pack_drop` applies the same idea to an instance of the paper, with a
+bound.
 """
 
 from __future__ import annotations

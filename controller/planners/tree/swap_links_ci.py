@@ -1,7 +1,7 @@
 """Swap links of the tree by Cost and Interest: Jaeger07, section 4, Eq. 3-10.
 
 In: the state over a horizon, read as the caches of all brokers. Out: proposals. The true cost of a swap, and whether it
-is worth its price, do not belong here.
+is worth its transition cost, do not belong here.
 """
 
 from __future__ import annotations

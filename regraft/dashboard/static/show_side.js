@@ -65,7 +65,7 @@ export function showSide(store, desk, map) {
 function planContent(store, plan, desk) {
   const waiting = store.proposedPlans.at(-1);
   if (!plan && waiting) return [element("div", { class: "panel-head" }, element("h2", {}, `${waiting.plan} waits`)), element("p", { class: "muted" }, "It waits for a decision, at the top of this page. No plan has been executed yet.")];
-  if (!plan) return [element("div", { class: "panel-head" }, element("h2", {}, "No plan yet")), element("p", { class: "muted" }, "The first one comes when a change is worth its price.")];
+  if (!plan) return [element("div", { class: "panel-head" }, element("h2", {}, "No plan yet")), element("p", { class: "muted" }, "The first one comes when a change is worth its transition cost.")];
   const facts = store.facts(plan.phase);
   const saves = plan.cost_before_per_s - plan.cost_predicted_per_s;
   const change = plan.history.at(-1);

@@ -245,7 +245,7 @@ def test_price_grows_with_the_messages_of_earlier_plans() -> None:
 
 
 def test_the_price_is_earned_within_lifetimes() -> None:
-    """If subscriptions are short-lived, a plan has less time to earn its price."""
+    """If subscriptions are short-lived, a plan has less time to earn its transition cost."""
     settings = DecisionSettings(pay_back_s=300.0, pay_back_lifetimes=4.0)
     assert settings.pay_back_within_s(18.0) == 72.0
     assert settings.pay_back_within_s(3600.0) == 300.0
