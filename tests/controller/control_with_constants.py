@@ -1,4 +1,4 @@
-"""Run `regraft control` with other constants than the product's: ``python control_with_constants.py JSON ARGUMENTS``.
+"""Run `regraft stage control` with other constants than the product's: ``control_with_constants.py JSON ARGUMENTS``.
 
 The first argument holds values by the full names of former settings; the others are those of the command.
 """
