@@ -77,8 +77,6 @@ class Overlay:
             "REGRAFT_STREAMING__GRACE_MS": "500",
             "REGRAFT_ALERTS__RULES_FILE": str(directory / "rules.toml"),
             "REGRAFT_ALERTS__WEBHOOKS": json.dumps(webhooks),
-            "REGRAFT_ALERTS__TIMEOUT_S": "2",
-            "REGRAFT_ALERTS__ATTEMPTS_MAX": "2",
         }
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:
