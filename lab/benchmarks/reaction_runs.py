@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -182,9 +182,10 @@ def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
 def _settings(task: ShiftTask, course: Course, folder: str) -> Settings:
     flags = parse_assignments(list(task.assignments))
     flags.setdefault("run", {}).update(seed=task.seed, directory=folder)
-    workload = flags.setdefault("emulator", {}).setdefault("workload", {})
-    workload |= {"regime_change_s": float(SHIFT_S), **course.workload}
-    return load_settings(demo_flags(flags, load_settings(flags)))
+    settings = load_settings(demo_flags(flags, load_settings(flags)))
+    shift: dict[str, Any] = {"regime_change_s": float(SHIFT_S), **course.workload}
+    workload = dataclasses.replace(settings.emulator.workload, **shift)
+    return dataclasses.replace(settings, emulator=dataclasses.replace(settings.emulator, workload=workload))
 
 
 @dataclass(frozen=True)
