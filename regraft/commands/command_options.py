@@ -44,7 +44,7 @@ PlannerName = Annotated[
     typer.Option(
         "--planner",
         metavar="NAME",
-        help="The planner that decides, several joined by +; a wrong name lists the known ones.",
+        help="The planner that decides, several joined by +; regraft list planners lists them.",
     ),
 ]
 ShadowNames = Annotated[
