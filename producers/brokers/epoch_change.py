@@ -9,7 +9,7 @@ The core (:mod:`producers.brokers.two_epochs`) calls these two; they work on the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
@@ -45,6 +45,19 @@ def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
     if given == target.digest:
         return ""
     return f"the target's digest is {target.digest} here, {given or 'missing'} in the command"
+
+
+def agreed_target(
+    command: Command,
+    target_of: Callable[[Command], OverlayConfiguration],
+    reason_against: Callable[[Command, OverlayConfiguration], str],
+) -> OverlayConfiguration | str:
+    """Return the overlay that a prepare leads to, or why it is impossible or this broker cannot take part."""
+    try:
+        target = target_of(command)
+        return digest_mismatch(command, target) or reason_against(command, target) or target
+    except ValueError as error:
+        return str(error)
 
 
 def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:

@@ -30,7 +30,7 @@ from __future__ import annotations
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Message, Notification, Send
-from regraft.producers.brokers.epoch_change import digest_mismatch, reason_to_stay, requested_change
+from regraft.producers.brokers.epoch_change import agreed_target, reason_to_stay, requested_change
 from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import EndBehind, EndPublisher, EndTopic, UserStays
@@ -124,12 +124,8 @@ class RingChange:
 
     def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        try:
-            target = self._target_of(command)
-            reason = digest_mismatch(command, target) or self._reason_against(command, target)
-        except ValueError as error:
-            return str(error)
-        return reason or self._open_tables(command, target, now_ms)
+        target = agreed_target(command, self._target_of, self._reason_against)
+        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
 
     def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the ring with the IDs reassigned and with the brokers that join or leave."""

@@ -31,7 +31,7 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import digest_mismatch, reason_to_stay, requested_change
+from regraft.producers.brokers.epoch_change import agreed_target, reason_to_stay, requested_change
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
 from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held
@@ -79,12 +79,8 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        try:
-            target = self._target_of(command)
-            reason = digest_mismatch(command, target) or self._reason_against(command, target)
-        except ValueError as error:
-            return str(error)
-        return reason or self._open_tables(command, target, now_ms)
+        target = agreed_target(command, self._target_of, self._reason_against)
+        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
 
     def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the overlay with slots reassigned and regions relinked."""

@@ -32,7 +32,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_state import PublisherRequest
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import digest_mismatch, reason_to_stay, rejected, requested_change
+from regraft.producers.brokers.epoch_change import agreed_target, reason_to_stay, rejected, requested_change
 from regraft.producers.brokers.switch_epochs import drain, release_held
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
@@ -94,12 +94,8 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        try:
-            target = self._target_of(command)
-            reason = digest_mismatch(command, target) or self._reason_against(command, target)
-        except ValueError as error:
-            return str(error)
-        return reason or self._open_tables(command, target, now_ms)
+        target = agreed_target(command, self._target_of, self._reason_against)
+        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
 
     def _target_of(self, command: Command) -> OverlayConfiguration:
         """Return the tree with the links exchanged and with the brokers that join or leave."""
