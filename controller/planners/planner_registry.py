@@ -8,9 +8,7 @@ Such a package is imported only if one of its planners is named, so a broken one
 from __future__ import annotations
 
 import sys
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from typing import Any
 
 from regraft.controller.planners import BUILT_IN
@@ -20,9 +18,7 @@ from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, 
 from regraft.infra.process.plug_ins import (
     PlugInError,
     load_part,
-    name_fault,
     offered_parts,
-    place_of,
     settings_fault,
     the_only_one,
 )
@@ -48,7 +44,7 @@ PLANNERS = _built_in()
 
 def planner_spec(name: str) -> AnyPlannerSpec:
     """Return the planner of this name. Raises PlannerError if there is none, more than one, or it is broken."""
-    offered = _plug_ins(tuple(sys.path)).get(name, ())
+    offered = offered_parts(GROUP, tuple(sys.path)).get(name, ())
     if not offered and name in PLANNERS:
         return PLANNERS[name]
     if not offered and name in OF_THE_LAB:
@@ -57,14 +53,17 @@ def planner_spec(name: str) -> AnyPlannerSpec:
         way_out = name_near(name, known_names(), f"use one of {', '.join(known_names())}")
         raise PlannerError(f"{name!r} is unknown: {way_out}")
     try:
-        return _loaded(the_only_one(name, name in PLANNERS, offered))
+        spec: AnyPlannerSpec = load_part(
+            the_only_one(name, name in PLANNERS, offered), "planner", PlannerSpec, _spec_fault
+        )
+        return spec
     except PlugInError as error:
         raise PlannerError(str(error)) from error
 
 
 def known_names() -> list[str]:
     """Return the names of all planners, built-in ones and those of other packages; imports none of the latter."""
-    return sorted({*PLANNERS, *_plug_ins(tuple(sys.path))})
+    return sorted({*PLANNERS, *offered_parts(GROUP, tuple(sys.path))})
 
 
 def planner_names(chain: str) -> tuple[str, ...]:
@@ -123,29 +122,8 @@ def _named_in(settings: ControllerSettings) -> list[tuple[str, str]]:
     return [(what, name) for what, chain in chains for name in planner_names(chain)]
 
 
-def _plug_ins(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of other packages on the path, by planner name; imports none of them."""
-    return offered_parts(GROUP, path)
-
-
-@cache
-def _loaded(entry: EntryPoint) -> AnyPlannerSpec:
-    spec = load_part(entry)
-    fault = _spec_fault(entry.name, spec)
-    if fault:
-        raise PlannerError(f"{entry.name!r} of {place_of(entry)} is not a planner: {fault}")
-    loaded: AnyPlannerSpec = spec
-    return loaded
-
-
-def _spec_fault(name: str, spec: object) -> str:
-    """Return what is wrong with a package's planner of this name, or an empty string."""
-    if not isinstance(spec, PlannerSpec):
-        return f"it is a {type(spec).__name__}, not a PlannerSpec"
-    if spec.name != name:
-        return f"it calls itself {spec.name!r}, its entry point must have the same name"
-    if fault := name_fault(name):
-        return fault
+def _spec_fault(spec: AnyPlannerSpec) -> str:
+    """Return what else is wrong with a package's planner, or an empty string."""
     if spec.kind not in KINDS:
         return f"it is for overlays of kind {spec.kind!r}, known are {', '.join(KINDS)}"
     plan: Any = spec.plan

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
@@ -41,20 +42,31 @@ def the_only_one(name: str, is_built_in: bool, offered: tuple[EntryPoint, ...]) 
     return offered[0]
 
 
-def load_part(entry: EntryPoint) -> Any:
-    """Import what an entry point names; raise PlugInError if that fails."""
+@cache
+def load_part(entry: EntryPoint, what: str, base: type[Any], fault_of: Callable[[Any], str]) -> Any:
+    """Import what an entry point names; raise PlugInError if that fails, or if it is not ``what``.
+
+    It must be a ``base`` with the entry point's name; ``fault_of`` returns what else is wrong, or an empty string.
+    """
     try:
-        return entry.load()
+        part = entry.load()
     # A foreign package may raise anything while it is imported.
     except Exception as error:
         raise PlugInError(
             f"{entry.name!r} cannot be imported from {place_of(entry)}, {type(error).__name__}: {error}: install what "
             "it needs, or another version of it"
         ) from error
+    fault = _identity_fault(entry.name, part, base) or fault_of(part)
+    if fault:
+        raise PlugInError(f"{entry.name!r} of {place_of(entry)} is not a {what}: {fault}")
+    return part
 
 
-def name_fault(name: str) -> str:
-    """Return what is wrong with the name of a part, or an empty string."""
+def _identity_fault(name: str, part: Any, base: type[Any]) -> str:
+    if not isinstance(part, base):
+        return f"it is a {type(part).__name__}, not a {base.__name__}"
+    if part.name != name:
+        return f"it calls itself {part.name!r}, its entry point must have the same name"
     return "" if NAME.fullmatch(name) else "its name must be lower-case words joined by single underscores"
 
 

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from typing import Any
 
 from regraft.infra.process.plug_ins import (
     PlugInError,
     load_part,
-    name_fault,
     offered_parts,
-    place_of,
     settings_fault,
     the_only_one,
 )
@@ -52,7 +48,10 @@ def connector_spec(name: str) -> AnyConnectorSpec:
         way_out = name_near(name, known_names(), f"there are {', '.join(known_names())}")
         raise ConnectorError(f"{name!r} is unknown: {way_out}")
     try:
-        return _loaded(the_only_one(name, name in CONNECTORS, offered))
+        spec: AnyConnectorSpec = load_part(
+            the_only_one(name, name in CONNECTORS, offered), "connector", ConnectorSpec, _spec_fault
+        )
+        return spec
     except PlugInError as error:
         raise ConnectorError(str(error)) from error
 
@@ -84,28 +83,12 @@ def own_settings(node: NodeSettings, spec: AnyConnectorSpec) -> Any:
     return node.connectors.get(spec.name) or spec.settings()
 
 
-@cache
-def _loaded(entry: EntryPoint) -> AnyConnectorSpec:
-    spec = load_part(entry)
-    fault = _spec_fault(entry.name, spec)
-    if fault:
-        raise ConnectorError(f"{entry.name!r} of {place_of(entry)} is not a connector: {fault}")
-    loaded: AnyConnectorSpec = spec
-    return loaded
-
-
-def _spec_fault(name: str, spec: object) -> str:
-    """Return what is wrong with a package's connector of this name, or an empty string."""
-    if not isinstance(spec, ConnectorSpec):
-        return f"it is a {type(spec).__name__}, not a ConnectorSpec"
-    if spec.name != name:
-        return f"it calls itself {spec.name!r}, its entry point must have the same name"
-    if fault := name_fault(name):
-        return fault
-    if "_" in name:
+def _spec_fault(spec: AnyConnectorSpec) -> str:
+    """Return what else is wrong with a package's connector, or an empty string."""
+    if "_" in spec.name:
         return "its name is the scheme of its addresses, so it has no underscore"
-    if spec.secure_scheme not in ("", f"{name}s"):
-        return f"its secure_scheme is {spec.secure_scheme!r}, it must be '{name}s', or empty without TLS"
+    if spec.secure_scheme not in ("", f"{spec.name}s"):
+        return f"its secure_scheme is {spec.secure_scheme!r}, it must be '{spec.name}s', or empty without TLS"
     connect: Any = spec.connect
     if not callable(connect):
         return f"its connect is a {type(connect).__name__}, not a function"

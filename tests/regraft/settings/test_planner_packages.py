@@ -72,7 +72,7 @@ def test_an_unknown_name_is_answered_with_those_of_other_packages_too(packages: 
 def test_without_the_lab_its_planners_are_answered_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """With it, they are found like those of any other package."""
     assert {planner_spec(name).name for name in OF_THE_LAB} == set(OF_THE_LAB)
-    monkeypatch.setattr(planner_registry, "_plug_ins", lambda path: {})
+    monkeypatch.setattr(planner_registry, "offered_parts", lambda group, path: {})
     for name in OF_THE_LAB:
         (fault,) = faults_of(name)
         assert fault == (
