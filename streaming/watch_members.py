@@ -49,6 +49,7 @@ class MemberWatcher:
         self._consumer = self._open() if self._is_watching else None
         self._proof = None if self._consumer is None else ReadingProof(self._consumer, CALL_S)
         self._is_assigned = self._is_at_end = False
+        self._is_unsaved = False  # A record arrived before the end of the topic, and nothing is stored until then.
         self._reached = 0  # The next offset, after transaction markers as well.
         self._check_at_s = self._prove_at_s = 0.0
         self.fault, self.is_proved = "", False
@@ -71,12 +72,12 @@ class MemberWatcher:
         """Process new records without waiting; return True if the known brokers have changed."""
         if not self._is_watching:
             return False
-        has_changed = self._take(0)
+        self._is_unsaved |= self._take(0)
         if self._is_assigned and time.monotonic() >= self._prove_at_s:
             self._prove_at_s = time.monotonic() + PROVE_S
             self._prove()
         is_due = bool(self._waiting) and time.monotonic() >= self._check_at_s
-        return (has_changed or is_due) and self._store()
+        return (self._is_unsaved or is_due) and self._store()
 
     def close(self) -> None:
         """Close the connection."""
@@ -149,6 +150,7 @@ class MemberWatcher:
         before = self._stored()
         if not self._is_at_end:  # Not all is read yet: forget no broker.
             return False
+        self._is_unsaved = False
         self._check_at_s = time.monotonic() + CHECK_S
         namespace = self._settings.namespace
         agents = set() if self._settings.telemetry_topic else {*self.agent_of.values()} - {*before.values()}

@@ -12,6 +12,7 @@ from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.topics import MEMBERS, TELEMETRY, topic_name
 from regraft.streaming import watch_members
 from regraft.streaming.job_metrics import JobHealth
+from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
 from tests.wait_until import wait_until
@@ -77,6 +78,17 @@ def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
     wait_until(lambda: watcher.poll() or not watcher.fault)
     assert watcher.agent_of == {"x01": "", "x02": ""}
     assert health().is_ready
+
+
+def test_a_member_that_arrives_before_the_end_of_the_topic_is_stored(
+    owner: Producer, watcher: MemberWatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka tells the end after the records, often only with the next poll; the broker must not be forgotten."""
+    monkeypatch.setattr(watch_members, "RECORDS_PER_POLL_MAX", 1)
+    add_member(owner, "x01")
+    wait_until(watcher.poll)
+    assert watcher.agent_of == added_brokers(watcher._settings) == {"x01": ""}
+    assert not watcher.poll()
 
 
 def test_a_kafka_that_does_not_answer_is_no_proof(owner: Producer, watcher: MemberWatcher) -> None:
