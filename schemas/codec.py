@@ -5,9 +5,10 @@ fingerprint + body, in every version of the record's schema since release 0.2.0.
 """
 
 import io
+import re
 import struct
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from fastavro import schemaless_reader, schemaless_writer
@@ -29,8 +30,11 @@ SINGLE_OBJECT_MAGIC = b"\xc3\x01"
 CONFLUENT_HEADER_BYTES = 5
 SINGLE_OBJECT_HEADER_BYTES = 10
 
-Record = TypeVar("Record", bound=msgspec.Struct)
+BUFFER = re.compile(r" from <_io\.BytesIO [^>]*>")  # In messages of fastavro: an address says nothing.
+PATH, STEP = re.compile(r" - at `\$([^`]*)`$"), re.compile(r"\.(\w+)|\[(\d+)\]")  # As msgspec writes them.
+TEXT_SHOWN_MAX = 60
 
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 _wire_ids: dict[int, int] = {}  # Empty unless a registry is used.
 
@@ -78,6 +82,11 @@ def use_wire_ids(wire_ids: Mapping[int, int]) -> None:
     """
     _wire_ids.clear()
     _wire_ids.update(wire_ids)
+
+
+def wire_ids() -> dict[int, int]:
+    """Return the ids that ``use_wire_ids`` was given, for another process."""
+    return dict(_wire_ids)
 
 
 def accepted_ids(schema_id: int) -> tuple[int, ...]:
@@ -133,12 +142,23 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
     except UndecodableRecordError:
         raise
     except msgspec.ValidationError as error:
-        raise UndecodableRecordError(f"the {writer.record} is invalid: {error}") from error
+        raise UndecodableRecordError(f"the {writer.record} is invalid: {error}{_value_text(datum, error)}") from error
     except Exception as error:  # fastavro raises many types for bad bytes; the reason goes to the dead letter.
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        reason = f"{type(error).__name__}: {BUFFER.sub('', str(error))}" if str(error) else type(error).__name__
         raise UndecodableRecordError(
             f"the body is not a {writer.record} of schema {writer.schema_id}: {reason}"
         ) from error
+
+
+def _value_text(datum: Any, error: msgspec.ValidationError) -> str:
+    """Return the value that an error of msgspec is about, as a clause; "" if it names none or it is no single value."""
+    path = PATH.search(str(error))
+    try:
+        for name, place in STEP.findall(path.group(1)) if path else ():
+            datum = datum[name] if name else datum[int(place)]
+    except (KeyError, IndexError, TypeError):
+        return ""
+    return f", it is {repr(datum)[:TEXT_SHOWN_MAX]}" if path and not isinstance(datum, dict | list) else ""
 
 
 def _writer_schema(value: bytes) -> tuple[Schema, int]:

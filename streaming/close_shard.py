@@ -8,22 +8,23 @@ Markers, which need all shards, belong to the driver.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.schemas.codec import use_wire_ids
 from regraft.streaming.close_windows import ShardSummary, shard_windows
-from regraft.streaming.decide_closing import Closing, RowTimes
+from regraft.streaming.decide_closing import Closing
 from regraft.streaming.encode_rows import Message, encode_shard
 from regraft.streaming.merge_parts import MergedWindows, WindowParts, merge_parts
-from regraft.streaming.open_windows import ShardRows, ShardState, take_rows
+from regraft.streaming.open_windows import ShardState, take_rows
+from regraft.streaming.shard_rows import ShardRows, unpack_rows
 from regraft.streaming.write_state import StateWriter
 
 if TYPE_CHECKING:
@@ -106,12 +107,14 @@ class ShardCloser:
     waits_for_all: bool
     sink: RowSink
     brokers: tuple[str, ...] = ()
+    wire_ids: Mapping[int, int] = field(default_factory=dict)
 
     def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         """Yield one row with the packed ShardReport."""
         import pandas as pd
 
-        rows = _rows(list(frames))
+        use_wire_ids(self.wire_ids)
+        rows = unpack_rows([packed for frame in frames for packed in frame["packed"]])
         before = ShardState.unpacked(state.get[0]) if state.exists else self.begun()
         number = self.shards.index(int(key[0]))
         report, after = self.take(number, before, rows)
@@ -179,18 +182,3 @@ def merge_what_can_be(parts: WindowParts) -> tuple[MergedWindows, int]:
 
 def _selected(parts: WindowParts, mask: pa.BooleanArray) -> WindowParts:
     return WindowParts(parts.window_start_ms[mask.to_numpy(zero_copy_only=False)], parts.parts.filter(mask))
-
-
-def _rows(frames: list[Any]) -> ShardRows:
-    def longs(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return np.concatenate([frame[name].to_numpy(dtype=np.int64) for frame in frames])
-
-    brokers = pa.array([name for frame in frames for name in frame["broker"]], type=pa.string())
-    times = RowTimes(
-        brokers.dictionary_encode(),
-        longs("reached_ms"),
-        longs("kafka_ms"),
-        longs("window_start_ms"),
-        np.concatenate([frame["has_cells"].to_numpy(dtype=np.bool_) for frame in frames]),
-    )
-    return ShardRows(times, [part for frame in frames for part in frame["part"]])

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from regraft.schemas.arrays import Longs
 from regraft.schemas.status_file import replace_file
-from regraft.streaming.read_telemetry import NEVER_MS
 from regraft.streaming.streaming_settings import StreamingSettings
+
+NEVER_MS = -1  # In place of a time that counts for nothing.
 
 
 class ClosingRule(msgspec.Struct, frozen=True):
@@ -117,7 +118,7 @@ class Closing(Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RowTimes:
-    """The columns of ``read_telemetry.telemetry_rows`` that closing needs; broker is dictionary-encoded."""
+    """The times of rows (:mod:`streaming.shard_rows`): one for each batch and window; broker is dictionary-encoded."""
 
     broker: pa.DictionaryArray
     reached_ms: Longs

@@ -17,7 +17,8 @@ from typing import Any
 import pyspark.daemon
 import pyspark.worker_util
 
-import regraft.streaming.close_shard  # noqa: F401 (what workers use; it is there when one is forked)
+import regraft.streaming.close_shard
+import regraft.streaming.read_telemetry  # noqa: F401 (the same)
 
 
 class PathWatch:

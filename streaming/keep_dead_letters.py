@@ -113,7 +113,7 @@ def letter_of(row: Row) -> DeadLetter:
         row["reason"],
         bytes(row["value"]),
         row["time_ms"],
-        row["value_bytes"],
+        row["size"],
     )
 
 

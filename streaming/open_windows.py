@@ -1,14 +1,13 @@
 """The state of one shard: the packed parts of open windows, and the progress of closing.
 
-In: rows of ``read_telemetry.telemetry_rows``. Out: the parts of the windows that they close, and the state as bytes,
-which Spark keeps in its checkpoint. A shard holds the parts of some brokers but sees the times of all, so that all
-shards close the same windows at once. Pure; the use of closed windows belongs to :mod:`streaming.close_shard`.
+In: the rows of a shard (:mod:`streaming.shard_rows`). Out: the parts of the windows that they close, and the state as
+bytes, which Spark keeps in its checkpoint. A shard holds the parts of some brokers but sees the times of all, so that
+all shards close the same windows at once. Pure; the use of closed windows belongs to :mod:`streaming.close_shard`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +16,12 @@ import pyarrow as pa
 from msgspec import Struct
 
 from regraft.schemas.arrays import Longs
-from regraft.streaming.decide_closing import Closing, RowTimes, advance
+from regraft.streaming.decide_closing import Closing, advance
 from regraft.streaming.decode_columns import decode_columns
+from regraft.streaming.judge_records import BATCH_SCHEMA
 from regraft.streaming.merge_parts import WindowParts
-from regraft.streaming.read_telemetry import PART_SCHEMA
+from regraft.streaming.shard_rows import PREFIX, ShardRows
+from regraft.streaming.tabulate_batches import parts_in_windows
 from regraft.streaming.unpack_cells import with_cells
 
 Charged = dict[int, dict[str, int]]  # By the start of the window and the broker, in bytes.
@@ -99,14 +100,6 @@ class ShardState(Struct, frozen=True):
         return msgspec.msgpack.decode(data, type=ShardState)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class ShardRows:
-    """The rows of one micro-batch for one shard; ``parts`` has None for parts of other shards."""
-
-    times: RowTimes
-    parts: list[bytes | None]
-
-
 class Step(NamedTuple):
     """A shard after a micro-batch: its state, the parts of closed windows (None if none closed), and dropped rows.
 
@@ -136,7 +129,7 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
         still.setdefault(start_ms, []).append(PackedParts.of(bodies))
     closing = advance(state.closing, rows.times, window_ms, grace_ms, waits_for_all=waits_for_all)
     due = sorted(start_ms for start_ms in still if start_ms + window_ms <= closing.closed_ms)
-    closed = [_parts(start_ms, still.pop(start_ms)) for start_ms in due]
+    closed = [_parts(start_ms, still.pop(start_ms), window_ms) for start_ms in due]
     charged = {start_ms: of_window for start_ms, of_window in kept.charged.items() if start_ms in still}
     whole = WindowParts.joined(closed) if closed else None
     return Step(ShardState(closing, still, charged), whole, int(is_late.sum()), on_time.size - places.size)
@@ -149,17 +142,21 @@ def _within_shares(state: ShardState, rows: ShardRows, places: Longs, window_ms:
     return keep_shares(brokers, rows.times.window_start_ms[places].tolist(), parts, state.charged, window_ms)
 
 
-def _parts(start_ms: int, segments: list[PackedParts]) -> WindowParts:
+def _parts(start_ms: int, segments: list[PackedParts], window_ms: int) -> WindowParts:
     data = b"".join(
         pa.decompress(segment.packed, segment.body_bytes, codec=CODEC, asbytes=True) for segment in segments
     )
     lengths = np.frombuffer(b"".join(segment.lengths for segment in segments), dtype="<i4").astype(np.int64)
-    return WindowParts(np.full(lengths.size, start_ms, dtype=np.int64), decoded_parts(data, lengths))
+    return parts_of_window(start_ms, data, lengths, window_ms)
 
 
-def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
-    """Return the bodies of PART_SCHEMA that are concatenated in ``data``, with these lengths in bytes."""
+def parts_of_window(start_ms: int, data: bytes, lengths: Longs, window_ms: int) -> WindowParts:
+    """Return the parts of a window that are concatenated in ``data``, with these lengths in bytes."""
     ends = np.cumsum(lengths)
-    decoded = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
-    assert decoded.places.size == lengths.size, "Spark wrote a part that does not decode"
-    return with_cells(decoded.rows)
+    starts = ends - lengths
+    prefixes = np.frombuffer(data, dtype=np.uint8)[starts[:, None] + np.arange(PREFIX.size)]
+    kafka_ms = np.ascontiguousarray(prefixes[:, :8]).view("<i8").reshape(-1)
+    decoded = decode_columns(data, starts + PREFIX.size, ends, BATCH_SCHEMA)
+    assert decoded.places.size == lengths.size, "a part that was judged good does not decode"
+    window = np.full(lengths.size, start_ms, dtype=np.int64)
+    return parts_in_windows(with_cells(decoded.rows), window, window_ms, (kafka_ms, prefixes[:, 8] != 0))

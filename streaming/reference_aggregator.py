@@ -85,7 +85,7 @@ class ReferenceAggregator:
         """
         bounds = ANY_TIME if kafka_ms is None else self._bounds
         taken_ms = batch["time_ms"] if kafka_ms is None else kafka_ms
-        is_off = not _is_near(batch["time_ms"], taken_ms, bounds)
+        is_off = not bounds.accepts(batch["time_ms"], taken_ms)
         starts = set() if is_off else self._take_deliveries(batch, taken_ms, bounds)
         if not is_off:
             own_ms = self._window_start(batch["time_ms"])
@@ -126,7 +126,7 @@ class ReferenceAggregator:
         window_second, cells = -1, {}
         for delivery in _cells_of(batch):
             second = delivery["second"]
-            if not _is_near(second * SECOND_MS, taken_ms, bounds):
+            if not bounds.accepts(second * SECOND_MS, taken_ms):
                 continue
             if second - second % seconds_ms != window_second:
                 window_second = second - second % seconds_ms
@@ -193,11 +193,6 @@ def _cells_of(batch: Batch) -> Iterator[Mapping[str, Any]]:
         second = PackedSecond(**packed)
         for cell in second.cells():
             yield {"second": second.second, **dict(zip(CELL_FIELDS, cell, strict=True))}
-
-
-def _is_near(time_ms: int, kafka_ms: int, bounds: EventBounds) -> bool:
-    is_early = bounds.past_ms_max is not None and kafka_ms - time_ms > bounds.past_ms_max
-    return not is_early and (bounds.future_ms_max is None or time_ms - kafka_ms <= bounds.future_ms_max)
 
 
 def _take_delay(cells: _Cells, batch: Batch, delay_ms: int, is_off: bool) -> None:

@@ -11,26 +11,17 @@ from typing import Annotated
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.local.hadoop_path import HadoopPath
 from regraft.infra.process.serve_metrics import port_faults
-from regraft.schemas.bounds import ITEMS_MAX
 from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 from regraft.schemas.units import SECOND_MS
 
 # Increase with every change of keys, windows or aggregates: a checkpoint's state is readable only by its own query.
-QUERY_VERSION = 4
+QUERY_VERSION = 5
 
 CATCH_UP_GRACE_MS = 60_000
 
-# What one Avro body may claim before anything is allocated. Without these limits, a record of a few bytes that
-# announces a string or array of 2 GB ends the JVM, again after each restart. Read once, when Avro is first used.
-AVRO_LIMITS: dict[str, int] = {
-    "org.apache.avro.limits.string.maxLength": 1 << 20,
-    "org.apache.avro.limits.bytes.maxLength": 1 << 20,
-    "org.apache.avro.limits.collectionItems.maxLength": ITEMS_MAX,
-}
-
 # As tuned with the benchmark of the streaming stage, for the driver and for executors of a cluster. -Xss4m: stopping
 # inside foreachBatch overflows smaller stacks.
-JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC " + " ".join(f"-D{name}={limit}" for name, limit in AVRO_LIMITS.items())
+JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC"
 
 # Spark's own patterns, extended for Kafka's options.
 SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|jaas|keystore"
@@ -47,7 +38,7 @@ LOCAL_SCHEMES = ("", "file")
 SPARK_SETTINGS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     LOCAL_MANAGER[0]: LOCAL_MANAGER[1],
-    # Python receives this many parts at a time; each has many deliveries.
+    # Python receives this many records at a time; each has many deliveries.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     # Forks Python workers that do less work per task.
     "spark.python.daemon.module": "regraft.streaming.fork_workers",
@@ -83,6 +74,11 @@ class EventBounds:
 
     future_ms_max: int | None = None
     past_ms_max: int | None = None
+
+    def accepts(self, time_ms: int, kafka_ms: int) -> bool:
+        """Return True if an event time is near enough to Kafka's."""
+        is_early = self.past_ms_max is not None and kafka_ms - time_ms > self.past_ms_max
+        return not is_early and (self.future_ms_max is None or time_ms - kafka_ms <= self.future_ms_max)
 
 
 @dataclass(frozen=True, slots=True)

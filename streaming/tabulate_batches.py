@@ -20,6 +20,9 @@ from regraft.streaming.merge_parts import WindowParts, distinct
 from regraft.streaming.streaming_settings import EventBounds
 from regraft.streaming.unpack_cells import is_torn
 
+# When Kafka received each batch, negative if that does not count, and whether its clock was too far from that.
+Clocks = tuple[Longs, NDArray[np.bool_]]
+
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # Required in every batch.
 READ = (*FIELDS, "seconds")  # To be read from a recording for these, if they exist.
 
@@ -41,7 +44,12 @@ _OWN_LISTS = {
 
 
 def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
-    """Mark the batches that the Spark job accepts: present fields within their bounds, clocks near Kafka's."""
+    """Mark the plausible batches whose clocks are near Kafka's."""
+    return np.asarray(is_plausible(batches) & is_near(_longs(batches, "time_ms"), kafka_ms, bounds))
+
+
+def is_plausible(batches: pa.StructArray) -> NDArray[np.bool_]:
+    """Mark the batches whose present fields are all within their bounds."""
     sane = np.ones(len(batches), dtype=np.bool_)
     names = {field.name for field in batches.type}
     for bound in field_bounds(TelemetryBatch):
@@ -49,15 +57,28 @@ def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> ND
             sane &= ~_beyond(batches, bound)
     if "seconds" in names:
         sane &= ~is_torn(batches)
-    time_ms = _longs(batches, "time_ms")
-    return np.asarray(sane & _is_near(time_ms, kafka_ms, bounds))
+    return sane
 
 
 def is_of(batches: pa.StructArray, brokers: Collection[str]) -> NDArray[np.bool_]:
-    """Mark the batches of these brokers. The Spark job also checks the neighbours that a batch names."""
+    """Mark the batches of these brokers. The Spark job also checks the neighbours that a batch names, by
+    :func:`names_only`.
+    """
     encoded = batches.field("broker").dictionary_encode()
     known = np.array([name in brokers for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
     return np.asarray(known[encoded.indices.to_numpy(zero_copy_only=False)])
+
+
+def names_only(batches: pa.StructArray, name: str, field: str, texts: Collection[str]) -> NDArray[np.bool_]:
+    """Mark the batches whose records in a list have only these texts in a field."""
+    lists = batches.field(name)
+    encoded = lists.flatten().field(field).dictionary_encode()
+    known = np.array([text in texts for text in encoded.dictionary.to_pylist()], dtype=np.bool_)
+    owner = np.repeat(np.arange(len(lists), dtype=np.int64), lists.value_lengths().to_numpy(zero_copy_only=False))
+    only = np.ones(len(lists), dtype=np.bool_)
+    if known.size:
+        only[owner[~known[encoded.indices.to_numpy(zero_copy_only=False)]]] = False
+    return only
 
 
 def _beyond(batches: pa.StructArray, bound: FieldBound) -> NDArray[np.bool_]:
@@ -86,12 +107,10 @@ def _values_beyond(values: pa.Array, bound: FieldBound) -> NDArray[np.bool_]:
 def with_near_deliveries(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> pa.StructArray:
     """Return the batches without deliveries whose time, by another broker's clock, is far from Kafka's."""
     owner, cells = _cells(batches)
-    near = _is_near(_longs(cells, "second") * SECOND_MS, kafka_ms[owner], bounds)
+    near = is_near(_longs(cells, "second") * SECOND_MS, kafka_ms[owner], bounds)
     if near.all():
         return batches
-    offsets = np.zeros(len(batches) + 1, dtype=np.int32)
-    np.cumsum(np.bincount(owner[near], minlength=len(batches)), out=offsets[1:])
-    kept = pa.ListArray.from_arrays(pa.array(offsets), cells.filter(pa.array(near)))
+    kept = _kept(owner, cells, near, len(batches))
     names = [field.name for field in batches.type]
     return pa.StructArray.from_arrays(
         [kept if name == "deliveries" else batches.field(name) for name in names], names=names
@@ -121,28 +140,45 @@ def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end
     window = np.concatenate([own_ms, second_ms - second_ms % window_ms])
     batch = np.concatenate([np.arange(time_ms.size, dtype=np.int64), owner])
     is_here = (window >= first_ms) & (window < end_ms)
-    [part_window, part_batch], part = distinct([window[is_here], batch[is_here]])
-    is_own = part_window == own_ms[part_batch]
-    cell = np.flatnonzero(is_here[time_ms.size :])
-    part_of_cell = part[int(is_here[: time_ms.size].sum()) :]
-    order = np.argsort(part_of_cell, kind="stable")
-    offsets = np.zeros(part_window.size + 1, dtype=np.int32)
-    np.cumsum(np.bincount(part_of_cell, minlength=part_window.size), out=offsets[1:])
-    rows = pa.array(part_batch)
-    columns = {name: batches.field(name).take(rows) for name in FIELDS if name != "deliveries"}
-    columns["own"] = pa.array(is_own.astype(np.int64))
-    columns |= dict.fromkeys(("taken", "delay_ms", "is_off"), pa.array(np.zeros(part_batch.size, dtype=np.int64)))
-    columns["deliveries"] = pa.ListArray.from_arrays(pa.array(offsets), cells.take(pa.array(cell[order])))
+    [part_window, part_batch], _ = distinct([window[is_here], batch[is_here]])
+    return parts_in_windows(batches.take(pa.array(part_batch)), part_window, window_ms)
+
+
+def parts_in_windows(
+    batches: pa.StructArray, window_start_ms: Longs, window_ms: int, clocks: Clocks | None = None
+) -> WindowParts:
+    """Return each batch's part in one window; ``clocks`` is what is known of its clock, None for nothing.
+
+    Queues, probes and clients may be missing in ``batches``; the parts then have none.
+    """
+    none = np.zeros(len(batches), dtype=np.int64)
+    kafka_ms, is_off = (none - 1, none.astype(np.bool_)) if clocks is None else clocks
+    time_ms = _longs(batches, "time_ms")
+    is_own = (time_ms - time_ms % window_ms == window_start_ms) & ~is_off
+    is_taken = (kafka_ms >= 0) & (kafka_ms - kafka_ms % window_ms == window_start_ms)
+    owner, cells = _cells(batches)
+    second_ms = _longs(cells, "second") * SECOND_MS
+    is_here = (second_ms - second_ms % window_ms == window_start_ms[owner]) & ~is_off[owner]
+    columns = {name: batches.field(name) for name in FIELDS if name != "deliveries"}
+    columns |= {"own": pa.array(is_own.astype(np.int64)), "taken": pa.array(is_taken.astype(np.int64))}
+    columns["delay_ms"] = pa.array(np.where(is_taken, kafka_ms - time_ms, 0))
+    columns["is_off"] = pa.array(is_off.astype(np.int64))
+    columns["deliveries"] = batches.field("deliveries") if is_here.all() else _kept(owner, cells, is_here, len(batches))
     names = {field.name for field in batches.type}
     for name, kind in _OWN_LISTS.items():
-        own_rows = pa.array(part_batch, mask=~is_own)
-        columns[name] = (
-            batches.field(name).take(own_rows) if name in names else pa.nulls(part_batch.size, pa.list_(kind))
-        )
-    return WindowParts(part_window, pa.StructArray.from_arrays(list(columns.values()), names=list(columns)))
+        lists = batches.field(name) if name in names else pa.nulls(len(batches), pa.list_(kind))
+        columns[name] = lists if is_own.all() else lists.take(pa.array(np.arange(len(batches)), mask=~is_own))
+    return WindowParts(window_start_ms, pa.StructArray.from_arrays(list(columns.values()), names=list(columns)))
 
 
-def _is_near(time_ms: Longs, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
+def _kept(owner: Longs, cells: pa.StructArray, kept: NDArray[np.bool_], count: int) -> pa.ListArray:
+    offsets = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(owner[kept], minlength=count), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), cells.filter(pa.array(kept)))
+
+
+def is_near(time_ms: Longs, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
+    """Mark the event times that are near enough to Kafka's."""
     near = np.ones(time_ms.size, dtype=np.bool_)
     if bounds.future_ms_max is not None:
         near &= time_ms - kafka_ms <= bounds.future_ms_max

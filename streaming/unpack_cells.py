@@ -26,7 +26,7 @@ def with_cells(batches: pa.StructArray) -> pa.StructArray:
     seconds = batches.field(SECONDS)
     single = batches.field(CELLS)
     groups = seconds.flatten()
-    cells_of = _cell_counts(groups)
+    cells_of = cell_counts(groups)
     packed = _unpacked(groups, cells_of)
     counts = _lengths(single)
     if packed is None:
@@ -51,7 +51,7 @@ def is_torn(batches: pa.StructArray) -> NDArray[np.bool_]:
     groups = seconds.flatten()
     if not len(groups):
         return torn
-    count = _cell_counts(groups)
+    count = cell_counts(groups)
     wrong = np.zeros(len(groups), dtype=np.bool_)
     for name, width in WIDTHS.items():
         wrong |= _sizes(groups.field(name)) != width * count
@@ -99,7 +99,7 @@ def _names(coded: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(codes, names.dictionary)
 
 
-def _cell_counts(groups: pa.StructArray) -> Longs:
+def cell_counts(groups: pa.StructArray) -> Longs:
     """Return the number of cells in each packed second, counted by its names."""
     coded = groups.field("publishers")
     lines = pc.add(pc.count_substring(coded.dictionary, SEPARATOR), 1).to_numpy(zero_copy_only=False)

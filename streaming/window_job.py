@@ -1,9 +1,9 @@
 """The one query: telemetry in Kafka -> whole windows -> state rows and markers in Kafka.
 
-Executors decode and judge records (Spark's own expressions), keep open windows as state, and merge, encode and write
-the rows of closed ones, by shards of brokers (:mod:`streaming.close_shard`). The driver writes the markers once all
-rows are acknowledged. ``start_query`` starts the query on a given session; running it until asked to stop belongs to
-:mod:`streaming.run_job`.
+Java carries bytes. Python workers judge the records (:mod:`streaming.judge_records`); by shards of brokers, others keep
+open windows as state, and merge, encode and write the rows of closed ones (:mod:`streaming.close_shard`). The driver
+writes the markers once all rows are acknowledged. ``start_query`` starts the query on a given session; running it until
+asked to stop belongs to :mod:`streaming.run_job`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from regraft.schemas.codec import wire_ids
 from regraft.streaming.close_shard import REPORT_COLUMNS, STATE_COLUMNS, RowSink, ShardCloser, ShardReport
 from regraft.streaming.close_windows import JoinedWindow, ShardSummary, join_window
 from regraft.streaming.read_telemetry import read_kafka, telemetry_rows
 from regraft.streaming.source_topics import known_brokers
-from regraft.streaming.streaming_settings import AVRO_LIMITS, StreamingSettings
+from regraft.streaming.streaming_settings import StreamingSettings
 
 OBSERVATION = "telemetry"
 KEYS_TRIED_PER_SHARD = 64
@@ -56,15 +57,15 @@ def start_query(
     an uncommitted micro-batch (:mod:`streaming.decide_closing`): with ``runs_once``, the query ends after that one, or
     after one new one. ``records`` replaces Kafka as the source.
     """
-    limit_avro(spark)
     source = read_kafka(spark, settings) if records is None else records
     rows = telemetry_rows(source, settings, OBSERVATION)
     keys = shard_keys(spark, settings.shards)
     grace_ms = settings.grace_ms if grace_ms is None else grace_ms
-    closer: Any = ShardCloser(keys, settings.window_ms, grace_ms, waits_for_all, sink, known_brokers(settings))
+    brokers = known_brokers(settings)
+    closer: Any = ShardCloser(keys, settings.window_ms, grace_ms, waits_for_all, sink, brokers, wire_ids())
     spark.conf.set("spark.sql.shuffle.partitions", settings.shards)
     reports = (
-        by_shard(rows, keys)
+        rows.withColumn("shard", F.element_at(F.array(*map(F.lit, keys)), F.col("shard") + 1))
         .groupBy("shard")
         .applyInPandasWithState(
             closer, REPORT_COLUMNS, STATE_COLUMNS, outputMode="append", timeoutConf=GroupStateTimeout.NoTimeout
@@ -102,14 +103,6 @@ def joined(number: int, reports: Sequence[ShardReport], window_ms: int) -> Close
     return ClosedBatch(number, windows, tuple(reports))
 
 
-def by_shard(rows: DataFrame, keys: Sequence[int]) -> DataFrame:
-    """Return each row once per shard, with its part only in its broker's shard: all shards see the times of all."""
-    own = F.element_at(F.array(*map(F.lit, keys)), F.pmod(F.hash("broker"), F.lit(len(keys))) + 1)
-    every = rows.withColumn("own", own).withColumn("shard", F.explode(F.array(*map(F.lit, keys))))
-    part = F.when(F.col("shard") == F.col("own"), F.col("part"))
-    return every.withColumn("part", part).drop("own")
-
-
 def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
     """Return one key per shard, such that Spark puts each into a different partition."""
     numbers = F.col("id").cast("int")
@@ -117,15 +110,3 @@ def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
     rows = tried.groupBy(F.pmod(F.hash(numbers), F.lit(shards)).alias("place")).agg(F.min(numbers).alias("key"))
     key_at = {row["place"]: row["key"] for row in rows.collect()}
     return tuple(key_at[place] for place in range(shards))
-
-
-def limit_avro(spark: SparkSession) -> None:
-    """Bound what one Avro body may claim, in this JVM; executors elsewhere need ``JAVA_OPTIONS``.
-
-    Has an effect only before the first Avro body is read, when Avro reads its limits.
-    """
-    jvm: Any = spark._jvm
-    system = jvm.java.lang.System
-    for name, limit in AVRO_LIMITS.items():
-        if system.getProperty(name) is None:
-            system.setProperty(name, str(limit))

@@ -45,8 +45,8 @@ from tests.fuzz.mutate_values import NUMBERS, TEXTS, spoiled
 from tests.fuzz.valid_records import valid_records, valid_values
 from tests.infra.kafka_message import KafkaMessage
 from tests.producers.recorded_messages import RECORD_TYPES_BY_SUFFIX, START_MS, recorded_run
+from tests.streaming.judged_rows import rows_of
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, random_telemetry
-from tests.streaming.test_open_windows import rows_of
 
 TIMES_MS = (-1, 0, 1, START_MS, START_MS - 86_400_000, START_MS + 1, START_MS + 86_400_000, TIME_MS_MAX, 2**63 - 1)
 KEYS: tuple[bytes | None, ...] = (None, b"", b"b00", b"\xff\xfe", b"k" * 70_000, b"1/queue/b00", b"b00\nb01")

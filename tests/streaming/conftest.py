@@ -7,7 +7,6 @@ from pyspark.sql import SparkSession
 
 from regraft.infra.local.spark_session import base_configuration, build_spark_session
 from regraft.streaming.streaming_settings import SPARK_SETTINGS
-from regraft.streaming.window_job import limit_avro
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +15,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {**SPARK_SETTINGS, java_options: base_configuration(run_dir)[java_options]}
     session = build_spark_session("streaming-tests", run_dir=run_dir, shuffle_partitions=1, extra=settings)
     session.conf.set("spark.sql.shuffle.partitions", 1)
-    limit_avro(session)
     yield session
     session.stop()

@@ -6,43 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.schemas.telemetry import Delivery, TelemetryBatch
 from regraft.streaming.close_shard import ShardCloser, ShardReport
 from regraft.streaming.close_windows import WindowRows, close_windows
-from regraft.streaming.decide_closing import MISSES_MAX, Closing, RowTimes
+from regraft.streaming.decide_closing import MISSES_MAX, Closing
 from regraft.streaming.encode_rows import Message
 from regraft.streaming.merge_parts import merge_parts
-from regraft.streaming.open_windows import ShardRows, ShardState, take_rows
-from regraft.streaming.read_telemetry import NEVER_MS
+from regraft.streaming.open_windows import ShardState, take_rows
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 from regraft.streaming.window_job import joined
-from tests.streaming.encoded_parts import encode_part
-from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, parts_of, random_telemetry
+from tests.streaming.judged_rows import rows_of
+from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry
 
 GRACE_MS = 2_000
 FLUSH_MS = 250
 UNDER_WAY_MS = 400
-
-
-def rows_of(batches: Sequence[TelemetryBatch], kafka_ms: int = NEVER_MS, shard: int = 0, shards: int = 1) -> ShardRows:
-    """Return the rows that Spark gives a shard; brokers are assigned to shards by their last letter."""
-    made = parts_of(batches)
-    parts = made.parts.to_pylist()
-    times = [part["time_ms"] if kafka_ms == NEVER_MS else min(part["time_ms"], kafka_ms) for part in parts]
-    row_times = RowTimes(
-        pa.array([part["broker"] for part in parts], type=pa.string()).dictionary_encode(),
-        np.array(times, dtype=np.int64),
-        np.full(len(parts), kafka_ms, dtype=np.int64),
-        made.window_start_ms,
-        np.array([bool(part["deliveries"]) for part in parts], dtype=np.bool_),
-    )
-    bodies = [encode_part(part) if ord(part["broker"][-1]) % shards == shard else None for part in parts]
-    return ShardRows(row_times, bodies)
 
 
 class OneShard:
@@ -52,7 +33,7 @@ class OneShard:
         self.grace_ms, self.waits_for_all, self.late_rows = GRACE_MS, waits_for_all, 0
         self.state = ShardState(Closing.awaiting(brokers))
 
-    def closed(self, batches: Sequence[TelemetryBatch], kafka_ms: int = NEVER_MS) -> list[WindowRows]:
+    def closed(self, batches: Sequence[TelemetryBatch], kafka_ms: int | None = None) -> list[WindowRows]:
         taken = take_rows(
             self.state, rows_of(batches, kafka_ms), WINDOW_MS, self.grace_ms, waits_for_all=self.waits_for_all
         )
@@ -74,7 +55,7 @@ def waits_ms(shard: OneShard, batches_at: Sequence[Sequence[TelemetryBatch]], *,
     found = {}
     for tick, batches in enumerate(batches_at):
         now_ms = BEGIN_MS + tick * FLUSH_MS
-        for window in shard.closed(batches, now_ms if kafka else NEVER_MS):
+        for window in shard.closed(batches, now_ms if kafka else None):
             found[window.window.start_ms] = now_ms - window.window.end_ms
     return found
 

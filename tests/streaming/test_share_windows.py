@@ -16,8 +16,9 @@ from regraft.streaming.close_windows import close_windows
 from regraft.streaming.encode_rows import Message
 from regraft.streaming.merge_parts import MergedWindows, WindowParts, merge_parts
 from regraft.streaming.open_windows import PART_BYTES, ShardState, Step, keep_shares, take_rows
+from tests.streaming.judged_rows import rows_of
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, random_telemetry
-from tests.streaming.test_open_windows import GRACE_MS, rows_of
+from tests.streaming.test_open_windows import GRACE_MS
 
 
 def flood(count: int) -> list[TelemetryBatch]:

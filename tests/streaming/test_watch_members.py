@@ -83,7 +83,7 @@ def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
 def test_a_member_that_arrives_before_the_end_of_the_topic_is_stored(
     owner: Producer, watcher: MemberWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kafka tells the end after the records, often only with the next poll; the broker must not be forgotten."""
+    """Kafka names the end after the records, often only with the next poll; the broker must not be forgotten."""
     monkeypatch.setattr(watch_members, "RECORDS_PER_POLL_MAX", 1)
     add_member(owner, "x01")
     wait_until(watcher.poll)
