@@ -19,7 +19,7 @@ from benchmarks.process_costs import PYTHON, spark_cpu_s, spark_peak_mb
 from benchmarks.streaming_input import WINDOW_MS, Written
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import open_consumer, open_producer
-from regraft.infra.local.spark_session import JAVA_OPTIONS, build_spark_session, end_session
+from regraft.infra.local.spark_session import build_spark_session, end_session
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, encode
 from regraft.schemas.packed_cells import MASK_BYTES
@@ -29,7 +29,7 @@ from regraft.streaming.build_rows import state_key, window_key
 from regraft.streaming.job_errors import StreamingJobError
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 from regraft.streaming.run_job import JobStatus, run_job
-from regraft.streaming.streaming_settings import SPARK_SETTINGS, StreamingSettings
+from regraft.streaming.streaming_settings import StreamingSettings
 
 JOB, LOOP = "spark", "plain"
 WAIT_S_MAX = 900.0
@@ -108,17 +108,14 @@ class JobSizes:
 def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes) -> ResourceUse:
     """Run the whole job until the last window is closed; raise StackError if that fails or takes too long."""
     begin_s = time.monotonic()
-    log_settings = (directory / "spark" / "log4j2.properties").absolute()
-    options = f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} {JAVA_OPTIONS}"
-    options += f" -Dlog4j2.configurationFile={log_settings.as_uri()}"
+    settings = _job_settings(bootstrap, directory, sizes)
     spark = build_spark_session(
         "bench-streaming",
         run_dir=directory,
         master=sizes.master,
         driver_memory_mb=sizes.driver_memory_mb,
-        extra={**SPARK_SETTINGS, "spark.driver.extraJavaOptions": options},
+        extra=settings.session_options,
     )
-    settings = _job_settings(bootstrap, directory, sizes)
     stop = threading.Event()
     results: list[JobStatus] = []
     faults: list[str] = []

@@ -8,6 +8,7 @@ Markers, which need all shards, belong to the driver.
 from __future__ import annotations
 
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 REPORT_COLUMNS = "report binary"
-STATE_COLUMNS = "packed binary"
+# Base 64: Spark pickles a state on its way to Python and back, bytes character by character, but text at once.
+STATE_COLUMNS = "packed string"
 
 
 class ShardReport(msgspec.Struct, frozen=True):
@@ -115,10 +117,10 @@ class ShardCloser:
 
         use_wire_ids(self.wire_ids)
         rows = unpack_rows([packed for frame in frames for packed in frame["packed"]])
-        before = ShardState.unpacked(state.get[0]) if state.exists else self.begun()
+        before = ShardState.unpacked(b64decode(state.get[0])) if state.exists else self.begun()
         number = self.shards.index(int(key[0]))
         report, after = self.take(number, before, rows)
-        state.update((after,))
+        state.update((b64encode(after).decode("ascii"),))
         yield pd.DataFrame({"report": [msgspec.msgpack.encode(report)]})
 
     def begun(self) -> ShardState:

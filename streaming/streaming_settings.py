@@ -20,8 +20,10 @@ QUERY_VERSION = 5
 CATCH_UP_GRACE_MS = 60_000
 
 # As tuned with the benchmark of the streaming stage, for the driver and for executors of a cluster. -Xss4m: stopping
-# inside foreachBatch overflows smaller stacks.
-JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC"
+# inside foreachBatch overflows smaller stacks. Java carries bytes here and starts often: what its thorough compiler
+# costs does not come back.
+JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+DRIVER_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Spark's own patterns, extended for Kafka's options.
 SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|jaas|keystore"
@@ -49,7 +51,7 @@ SPARK_SETTINGS: dict[str, str] = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    DRIVER_JAVA_OPTIONS: JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     # On a cluster, each executor writes its own log, which would eventually fill the worker's disk.
     "spark.executor.logs.rolling.strategy": "size",
@@ -208,9 +210,10 @@ class StreamingSettings:
 
     @property
     def session_options(self) -> dict[str, str]:
-        """Return the session's settings: ``SPARK_SETTINGS``, without the writer for disks if the store is another."""
+        """The settings of a session with our Java options, without the writer for disks if the store is another."""
         is_on_disk = self.checkpoint_uri.partition(":")[0] in LOCAL_SCHEMES
-        return {name: value for name, value in SPARK_SETTINGS.items() if is_on_disk or name != LOCAL_MANAGER[0]}
+        left_out = {DRIVER_JAVA_OPTIONS} if is_on_disk else {DRIVER_JAVA_OPTIONS, LOCAL_MANAGER[0]}
+        return {name: value for name, value in SPARK_SETTINGS.items() if name not in left_out}
 
     def faults(self) -> list[str]:
         """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""

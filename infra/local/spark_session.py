@@ -66,7 +66,8 @@ LOCAL_MASTER = "local[2]"
 # likely for lack of memory) would then end the query.
 TASK_FAILURES_MAX = 4
 # When Python stops a query, a regular expression on a long error text overflows the default stack.
-JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m"
+# Jobs here give Java bytes to carry, and Python the work: its thorough compiler costs more than it brings.
+JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m -XX:TieredStopAtLevel=1"
 
 LOG_PROPERTIES = """\
 status=error
@@ -81,9 +82,6 @@ appender.file.policies.size.type=SizeBasedTriggeringPolicy
 appender.file.policies.size.size=16MB
 appender.file.strategy.type=DefaultRolloverStrategy
 appender.file.strategy.max=2
-# What is given to Avro is never null; it warns of that in each task.
-logger.avro.name=org.apache.spark.sql.avro.AvroSerializer
-logger.avro.level=error
 rootLogger.level=warn
 rootLogger.appenderRef.file.ref=file
 """

@@ -11,19 +11,17 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from regraft.infra.local.spark_session import base_configuration, build_spark_session
+from regraft.infra.local.spark_session import build_spark_session
 from regraft.infra.process.stack_error import StackError
 from regraft.settings.run_settings import Settings
 from regraft.settings.server_settings import STANDALONE_MASTER, SparkSettings
 from regraft.streaming.measure_backlog import batch_records_max
 from regraft.streaming.open_checkpoint import shards_before_start
 from regraft.streaming.size_job import HEAP_MB_MIN, executor_heap_mb, heap_mb
-from regraft.streaming.streaming_settings import JAVA_OPTIONS
 
 CONNECT_S_MAX = 5.0  # To each master.
 EXECUTOR_S_MAX = 30.0  # A cluster that has room starts one within seconds.
 POLL_S = 0.2
-DRIVER_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 log = structlog.get_logger(__name__)
 
@@ -35,8 +33,6 @@ def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
     """
     spark, directory = settings.spark, settings.run.directory
     require_master(spark.master)
-    # The session has Java options for logging, the query to limit what Avro may allocate: join them.
-    driver_options = f"{base_configuration(directory)[DRIVER_JAVA_OPTIONS]} {JAVA_OPTIONS}"
     session = build_spark_session(
         "regraft",
         run_dir=directory,
@@ -45,7 +41,7 @@ def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
         driver_memory_mb=spark.driver_memory_mb or driver_heap_mb(settings),
         executor_python=spark.executor_python or sys.executable,
         secret_file=spark.secret_file,
-        extra={**settings.streaming.session_options, **executor_options(settings), DRIVER_JAVA_OPTIONS: driver_options},
+        extra={**settings.streaming.session_options, **executor_options(settings)},
     )
     if not spark.is_local:
         _await_executor(session, spark, stop)

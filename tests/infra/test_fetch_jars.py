@@ -22,7 +22,6 @@ def test_lock_holds_the_two_sets() -> None:
     assert sorted(sets["spark"].jars) == [
         "commons-pool2-2.12.0.jar",
         "kafka-clients-3.9.0.jar",
-        "spark-avro_2.13-4.0.0.jar",
         "spark-sql-kafka-0-10_2.13-4.0.0.jar",
         "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
     ]

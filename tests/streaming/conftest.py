@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from regraft.infra.local.spark_session import base_configuration, build_spark_session
-from regraft.streaming.streaming_settings import SPARK_SETTINGS
+from regraft.infra.local.spark_session import build_spark_session
+from regraft.streaming.streaming_settings import StreamingSettings
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    run_dir, java_options = tmp_path_factory.mktemp("spark"), "spark.driver.extraJavaOptions"
-    settings = {**SPARK_SETTINGS, java_options: base_configuration(run_dir)[java_options]}
-    session = build_spark_session("streaming-tests", run_dir=run_dir, shuffle_partitions=1, extra=settings)
+    run_dir = tmp_path_factory.mktemp("spark")
+    extra = StreamingSettings("none:1", run_dir).session_options
+    session = build_spark_session("streaming-tests", run_dir=run_dir, shuffle_partitions=1, extra=extra)
     session.conf.set("spark.sql.shuffle.partitions", 1)
     yield session
     session.stop()
