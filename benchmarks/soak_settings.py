@@ -88,7 +88,6 @@ def soak_flags(plan: SoakPlan, origin_ms: int, ports: dict[str, int]) -> dict[st
             "grace_ms": int(GRACE_WINDOWS * window_ms),
             "catch_up_grace_ms": 2 * window_ms,
             "future_ms_max": None,
-            "past_ms_max": None,
             "metrics_port": ports["streaming"],
         },
         "controller": {"dry_run": False, "horizon_lifetimes": 1.0, "metrics_port": ports["controller"]},

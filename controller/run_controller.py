@@ -22,10 +22,9 @@ from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.planners.planner_registry import kind_faults, own_faults, planner_faults
 from regraft.controller.ports.client_register import KafkaClientRegister
-from regraft.controller.ports.compare_clocks import ClockCheck, clock_text
 from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.leadership import HeldTerm, Leadership
-from regraft.controller.ports.measure_ports import measured
+from regraft.controller.ports.measure_ports import ClockCheck, clock_text, measured
 from regraft.controller.ports.order_topic import KafkaOrders
 from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.controller.ports.topic_readers import AnnouncementReader, LetterSender, ResultReader, TopicReader

@@ -108,7 +108,9 @@ class StreamingSettings:
         "how long a window waits while a backlog is read: partitions are then read unevenly, and event time passes "
         "quickly anyway",
     ] = CATCH_UP_GRACE_MS
-    trigger_ms: Annotated[int, "minimum time from the start of one micro-batch to that of the next; 0 for none"] = 50
+    # Minimum time from the start of one micro-batch to that of the next; 0 for none. 50: a small part of what the
+    # shortest micro-batch takes, so that an idle job does not use up a core.
+    trigger_ms: int = 50
     # Maximum of that time while no window is complete: the next micro-batch waits so that one begins just when a
     # window is complete, for which it may take twice as long (:mod:`streaming.pace_batches`).
     pause_ms_max: int = 1_000
@@ -126,12 +128,12 @@ class StreamingSettings:
     read_partitions_min: int = 0
     future_ms_max: Annotated[
         int | None,
-        "how far event times may be after the time at which Kafka received the record; at most half the grace counts",
+        "how far event times may be after the time at which Kafka received the record; at most half the grace counts; "
+        "none for any distance, also before",
     ] = 1_000
-    past_ms_max: Annotated[
-        int | None,
-        "how far event times may be before the time at which Kafka received the record",
-    ] = 3_600_000
+    # How far event times may be before that time. An hour: senders keep records for ten minutes while Kafka is away,
+    # and what is much older has a wrong clock.
+    past_ms_max: int | None = 3_600_000
     create_time: Annotated[
         bool,
         "accept timestamps that senders set, as in a replay, which restores those that Kafka had set; otherwise a "
@@ -140,16 +142,13 @@ class StreamingSettings:
     # How long Kafka may acknowledge none of the waiting rows before the job ends; a slow Kafka that accepts some is
     # waited for.
     write_timeout_ms: int = 60_000
-    silence_ms_max: Annotated[
-        int,
-        "how long no micro-batch may end before /health reports that the job hangs",
-    ] = 180_000
+    # How long no micro-batch may end before /health reports that the job hangs. A micro-batch holds half a minute of
+    # telemetry, so a job that takes longer for it could never catch up.
+    silence_ms_max: int = 180_000
     # JSON file with the job's progress; none writes none.
     status_file: Path | None = None
-    telemetry_topic: Annotated[
-        str,
-        "the topic to read instead of the namespace's own, for a replay next to a running job",
-    ] = ""
+    # The topic to read instead of the namespace's own: a replay has its own namespace, only benchmarks have another.
+    telemetry_topic: str = ""
     metrics_port: Annotated[
         int | None,
         "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
@@ -175,8 +174,9 @@ class StreamingSettings:
     @property
     def bounds(self) -> EventBounds:
         """Accepted event times relative to Kafka's: ahead by less than the grace, so that no broker is shut out."""
-        future_ms_max = None if self.future_ms_max is None else min(self.future_ms_max, self.grace_ms // 2)
-        return EventBounds(future_ms_max, self.past_ms_max)
+        if self.future_ms_max is None:
+            return EventBounds(None, None)
+        return EventBounds(min(self.future_ms_max, self.grace_ms // 2), self.past_ms_max)
 
     @property
     def checkpoint(self) -> CheckpointPath:

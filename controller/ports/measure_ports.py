@@ -1,11 +1,14 @@
-"""Measure the loop's ports: commands and their repetitions, answers, phases of plans, queues, views.
+"""Measure the loop's ports: commands and their repetitions, answers, phases of plans, queues, views, and the clock.
 
-In: ports, and the metrics. Out: ports that do the same and count. The loop itself is unaware of them.
+In: ports, and the metrics. Out: ports that do the same and count. The loop itself is unaware of them. The clock is
+compared with the times of the records that a port reads as they are written: those of windows are written all the time,
+by the streaming job; with a topic whose timestamps are Kafka's own, the comparison is with Kafka's clock.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
@@ -27,6 +30,9 @@ from regraft.schemas.sample_request import SampleRequest
 log = structlog.get_logger(__name__)
 
 LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.CRITICAL: logging.ERROR}
+
+OFF_MS_MAX = 10_000  # Ages of windows and phases may be off by some seconds, see docs/clocks.md.
+SAMPLES = 8  # The least of these counts: a record may be read late, but not before it is written.
 
 Record = TypeVar("Record")
 
@@ -226,3 +232,28 @@ class MetricsView:
             self._metrics.window_to_state_ms.set(view.window_end_to_state_ms[-1])
         self._metrics.is_paused.set(view.orders.paused is not None)
         self._metrics.maintenance.set(len(view.orders.maintenance))
+
+
+class ClockCheck:
+    """The offsets in ms of the last records read at the end of a topic; a pause of the reader makes none of them."""
+
+    def __init__(self) -> None:
+        self._samples_ms: deque[int] = deque(maxlen=SAMPLES)
+
+    def add(self, record_ms: int, read_ms: int) -> None:
+        """Add the newest record of one read."""
+        self._samples_ms.append(read_ms - record_ms)
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far this clock is ahead, below 0 if it is behind; 0 while that is unknown or within OFF_MS_MAX."""
+        if len(self._samples_ms) < SAMPLES:
+            return 0
+        least_ms = min(self._samples_ms)
+        return least_ms if abs(least_ms) > OFF_MS_MAX else 0
+
+
+def clock_text(ahead_ms: int) -> str:
+    """Describe an offset for people."""
+    where = "ahead of" if ahead_ms > 0 else "behind"
+    return f"its clock is {abs(ahead_ms) / 1000:,.0f} s {where} the times of records in Kafka"

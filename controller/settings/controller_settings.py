@@ -147,11 +147,10 @@ class ControllerSettings:
     # A restarted controller reads as many again, and they bound memory: 8 bytes for each broker and block of 64
     # notifications of a publisher in each window.
     horizon_windows_max: int = 60
-    quiet_windows_per_change: Annotated[
-        float,
-        "a change of traffic, which invalidates everything before it, is found by mistake at most once in this many "
-        "windows of quiet traffic. Default 2,000, some three hours of 5-s windows; 0 disables the detection",
-    ] = 2_000.0
+    # A change of traffic, which invalidates everything before it, is found by mistake at most once in this many windows
+    # of quiet traffic; 0 disables the detection. 2,000, some three hours of 5-s windows: a false alarm shortens the
+    # look back for some windows, and at 200 as at 2,000 quiet runs gave none (docs/decisions.md).
+    quiet_windows_per_change: float = 2_000.0
     degree_max: Annotated[
         int | None,
         "most links of a broker, except on a ring; none takes the inventory's cap",

@@ -62,11 +62,9 @@ class DecisionSettings:
     # neither as traffic to decide on nor as changed traffic, and verify no plan, because brokers behind the queue
     # report deliveries too late.
     queue_wait_ms_max: float = 1000.0
-    cool_down_windows: Annotated[
-        int,
-        "windows that must close after a plan before the next. Default 0: verification uses later windows without "
-        "blocking, and waiting for two raised the regret after a sudden change from 17.9 to 20.6 %",
-    ] = 0
+    # Windows that must close after a plan before the next. None: verification uses later windows without blocking, and
+    # waiting for two raised the regret after a sudden change from 17.9 to 20.6 %.
+    cool_down_windows: int = 0
     # A state whose newest window ended longer ago is stale: 12 windows, so that a pause of a stage is none, and an
     # outage is. In proportion with longer windows.
     window_age_ms_max: int = MINUTE_MS

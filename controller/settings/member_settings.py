@@ -23,10 +23,9 @@ class MemberSettings:
         "if more than this share of the brokers in service falls silent or restarts at once, none is declared dead: "
         "it is more likely that monitoring has failed. Default 0.5",
     ] = 0.5
-    return_pause_ms: Annotated[
-        int,
-        "how long a broker that died stays out at least, doubled with each death within the last hour",
-    ] = 5_000
+    # How long a broker that died stays out at least, doubled with each death within the last hour: a window of the
+    # default length. `regraft members readmit` ends it.
+    return_pause_ms: int = 5_000
     # Bound of that pause: an agent that flaps all day is tried again a few times an hour.
     return_pause_ms_max: int = 10 * MINUTE_MS
     # How long a broker that may join or leave waits for others, so that one plan includes them all. Default 2 s.

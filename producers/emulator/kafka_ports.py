@@ -20,7 +20,6 @@ from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.process.log_sparsely import is_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError, topics_text
-from regraft.producers.emulator.read_requests import SampleReader
 from regraft.producers.emulator.starting_point import is_undecided
 from regraft.producers.emulator.tail_topic import TopicTail
 from regraft.schemas.announcement import Announcement
@@ -32,7 +31,7 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.telemetry import TelemetryBatch
-from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, MEMBERS, PLANS, RESULTS, TELEMETRY, topic_name
+from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, MEMBERS, PLANS, RESULTS, SAMPLING, TELEMETRY, topic_name
 
 TOMBSTONES_AT_ONCE_MAX = 500  # Below the least permitted buffer size, so that none is dropped for lack of room.
 
@@ -40,6 +39,29 @@ log = structlog.get_logger(__name__)
 
 
 RECORDS_PER_POLL_MAX = 5_000
+REQUESTS_PER_POLL_MAX = 100
+
+
+class SampleReader:
+    """What share of deliveries the controller asks brokers to report in full; they apply it themselves.
+
+    It reads the topic of sampling from its beginning; a request of an earlier term is ignored.
+    """
+
+    def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
+        self.tail = TopicTail(kafka, topic_name(SAMPLING, namespace), SampleRequest, REQUESTS_PER_POLL_MAX)
+        self._newest: SampleRequest | None = None
+
+    def poll(self) -> SampleRequest | None:
+        """Read new records without waiting; return the newest request, or None if there is none."""
+        for _, request in self.tail.poll():
+            if request is not None and (self._newest is None or request.term >= self._newest.term):
+                self._newest = request
+        return self._newest
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.tail.close()
 
 
 class MemberReader:

@@ -170,8 +170,7 @@ class Recording:
                 if held_bytes > self.bounds.overlap_bytes_max:
                     raise RecordingError(
                         f"{self.path} has blocks of more than {self.bounds.overlap_mb_max} MB whose times overlap: no "
-                        "recorder writes such files; check where it is from, read a part of it, or raise "
-                        "recordings.overlap_mb_max."
+                        "recorder writes such files; check where it is from, or read a part of it."
                     )
             if heap:
                 message = heapq.heappop(heap)[2]

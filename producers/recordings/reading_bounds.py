@@ -6,7 +6,6 @@ The settings of a run fill it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from regraft.schemas.bounds import RECORD_BYTES_MAX
 
@@ -17,16 +16,12 @@ BLOCK_MB_MIN = 2 * (RECORD_BYTES_MAX >> 20)  # A block may hold one such record 
 class ReadingBounds:
     """How much of a recording may be in memory at once, when one is shown, replayed or backtested."""
 
-    block_mb_max: Annotated[
-        int,
-        "largest decompressed block, in MB of 1,048,576 bytes; a larger one counts as damaged. Default 64: those of "
-        "the recorder stay below 9",
-    ] = 64
-    overlap_mb_max: Annotated[
-        int,
-        "most memory, in the same MB, for blocks whose times overlap, because their messages must be merged; beyond "
-        "it the command ends. Default 1,024: a recording of all topics stays below 10",
-    ] = 1_024
+    # Largest decompressed block, in MB of 1,048,576 bytes; a larger one counts as damaged: those of the recorder stay
+    # below 9.
+    block_mb_max: int = 64
+    # Most memory, in the same MB, for blocks whose times overlap, because their messages must be merged; beyond it the
+    # command ends: a recording of all topics stays below 10.
+    overlap_mb_max: int = 1_024
 
     @property
     def block_bytes_max(self) -> int:

@@ -324,10 +324,9 @@ def decompress_block(data: bytes, raw_bytes_max: int = DEFAULT_BOUNDS.block_byte
             parts.append(frame.decompress(data, max_length=left + 1))
             left -= len(parts[-1])
             if left < 0:
-                remedy = ", or raise recordings.block_mb_max" if most == raw_bytes_max else ""
                 raise FormError(
                     f"its {len(data)} bytes decompress to more than {most}, which no recorder writes: "
-                    f"check where the file comes from{remedy}"
+                    "check where the file comes from"
                 )
             if not frame.eof:
                 raise FormError("its compressed data are truncated")

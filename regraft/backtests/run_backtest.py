@@ -32,7 +32,7 @@ from regraft.recordings.divide_work import divide_work
 from regraft.schemas.topics import CLIENTS, MEMBERS
 from regraft.schemas.units import SECOND_MS
 from regraft.settings.read_sources import Flags
-from regraft.settings.recorded_settings import reading_bounds, settings_of, why_not_emulated
+from regraft.settings.recorded_settings import settings_of, why_not_emulated
 from regraft.settings.run_settings import Settings, SettingsError
 
 CLOSED_LOOP_S = 180
@@ -105,9 +105,7 @@ class Backtest:
 def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     """Run all planners. Raises BacktestError, before it runs any, with everything that is wrong with the options."""
     try:
-        recording = open_recording(options.file, reading_bounds(options.flags))
-    except SettingsError as fault:
-        raise BacktestError(fault.faults) from fault
+        recording = open_recording(options.file)
     except RecordingError as fault:
         raise BacktestError([str(fault)]) from fault
     candidates, is_auto = _candidates(options, recording), options.planners == (AUTO,)

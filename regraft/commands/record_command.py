@@ -105,8 +105,7 @@ def recording(
 
     Exits with 1 if a part of it is truncated or damaged.
 
-    Examples: `regraft recording out/rec.avro`; `regraft recording out --json`;
-    `regraft recording strange.avro --set recordings.block_mb_max=256`.
+    Examples: `regraft recording out/rec.avro`; `regraft recording out --json`.
     """
     from regraft.recordings.describe_recording import describe_recording, recording_table
 

@@ -18,7 +18,7 @@ from regraft.commands.command_options import AsJson, Assignments, SettingsFile
 from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from regraft.settings.read_sources import Flags
+    pass
 
 SPEED_MAX_WORD = "max"
 
@@ -73,7 +73,7 @@ def replay(
     flags = parse_assignments(assignments or [])
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap
-    first_ms = _first_ms(file, flags, settings_file) if from_time or to_time else 0
+    first_ms = _first_ms(file) if from_time or to_time else 0
     from_ms, to_ms = time_of(from_time, "--from", first_ms), time_of(to_time, "--to", first_ms)
     require_span(from_ms, to_ms)
     options = ReplayOptions(file, out, namespace, speed_of(speed), from_ms, to_ms, is_all, is_run)
@@ -92,12 +92,11 @@ def replay(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _first_ms(file: Path, flags: Flags, settings_file: Path | None) -> int:
+def _first_ms(file: Path) -> int:
     """Return the earliest time of a recording's telemetry, 0 if it has none."""
     from regraft.producers.recordings.read_recording import open_recording
-    from regraft.settings.recorded_settings import reading_bounds
 
-    span_ms = open_recording(file, reading_bounds(flags, settings_file)).telemetry_span_ms
+    span_ms = open_recording(file).telemetry_span_ms
     return span_ms[0] if span_ms else 0
 
 

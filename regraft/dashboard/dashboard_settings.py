@@ -53,7 +53,9 @@ class DashboardSettings:
         "whether reading also needs a token; metrics and health stay open. Default no: anyone who can reach the page "
         "may read it",
     ] = False
-    token_hours_max: Annotated[float, "the longest lifetime of a token. Default 24: one login per day"] = 24.0
+    # The longest lifetime of a token: one login per day. Longer ones would outlive who holds them; a shorter one is
+    # asked for with the token.
+    token_hours_max: float = 24.0
     revoked_file: Annotated[
         Path | None,
         "ids of revoked tokens, one per line, checked on each request. Default: revoked-tokens.txt in run.directory, "
@@ -67,11 +69,9 @@ class DashboardSettings:
     stale_ms: int = 5000
     # Pages open at once. Default 64; more are refused with a message.
     clients_max: int = 64
-    clients_per_address_max: Annotated[
-        int,
-        "pages open at once from one address (IPv6: one /64 network), so that no client takes all places. Default "
-        "16; behind a proxy all come from its address unless trusted_proxies names it",
-    ] = 16
+    # Pages open at once from one address (IPv6: one /64 network), so that no client takes all places: a quarter of
+    # them. Behind a proxy all come from its address unless trusted_proxies names it.
+    clients_per_address_max: int = 16
     trusted_proxies: Annotated[
         tuple[str, ...],
         "addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted. Default: none, "

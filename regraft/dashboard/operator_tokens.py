@@ -76,9 +76,7 @@ def make_token(
             f"A token belongs to an operator: give a name of 1 to {NAME_LENGTH_MAX} printable characters."
         )
     if not 0 < hours <= hours_max:
-        raise TokenSecretError(
-            f"A token of {hours:g} hours: above 0 and at most {hours_max:g} (dashboard.token_hours_max)."
-        )
+        raise TokenSecretError(f"A token of {hours:g} hours: above 0 and at most {hours_max:g}.")
     claims = {
         "iss": ISSUER,
         "aud": namespace,
@@ -150,7 +148,7 @@ def check_token(
         raise TokenRefusedError(
             403,
             "lifetime",
-            f"The token is valid for longer than the {hours_max:g} hours that tokens may (token_hours_max).",
+            f"The token is valid for longer than the {hours_max:g} hours that tokens may.",
         )
     if claims["jti"] in revoked:
         raise TokenRefusedError(401, "revoked", "The token was revoked: ask for a new one.")

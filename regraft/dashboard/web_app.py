@@ -56,7 +56,7 @@ class OpenPages:
             self._refuse(503, f"{self._pages_max} pages are already open, the maximum")
         if self._open[address] >= self._pages_per_address_max:
             most = self._pages_per_address_max
-            self._refuse(429, f"{most} pages are already open from {address} (dashboard.clients_per_address_max)")
+            self._refuse(429, f"{most} pages are already open from {address}, the maximum")
         self._open[address] += 1
         self._metrics.clients.set(self._open.total())
         try:

@@ -41,6 +41,10 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 log = structlog.get_logger(__name__)
 
 
+def _decisive(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in LEFT_OUT}
+
+
 def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> tuple[Settings, list[str]]:
     """Return the settings of the recorded run, overridden by the flags, and recorded names that are no longer settings.
 
@@ -51,6 +55,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
     recorded: Mapping[str, Any] = {}
     if file is None:
         recorded = with_new_names(recording.info.settings)
+        recorded = {section: _decisive(values) for section, values in recorded.items()}
         for section in APPLIED_SECTIONS:
             tables[section] = _known(recorded.get(section, {}), section_models()[section], section, unknown)
         planners = recorded.get("planners", {})

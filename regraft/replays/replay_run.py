@@ -47,7 +47,6 @@ from regraft.schemas.remote_registry import use_registry
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.topics import STATE, WINDOWS
 from regraft.settings.read_sources import Flags
-from regraft.settings.recorded_settings import reading_bounds
 from regraft.settings.run_settings import Settings
 from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
@@ -86,7 +85,7 @@ class ReplayOutcome:
 
 def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions, console: Console) -> ReplayOutcome:
     """Replay and return the outcome. Raises StackError, SettingsError, and KeyboardInterrupt on Ctrl-C."""
-    recording = open_recording(options.file, reading_bounds(flags, settings_file))
+    recording = open_recording(options.file)
     given, unknown = recorded_settings(recording, flags, settings_file)
     namespace = options.namespace or f"replay-{secrets.token_hex(4)}"
     require_kafka(given.kafka.access)

@@ -91,6 +91,8 @@ FIXED: Mapping[str, Any] = {
     "demo.regime_change_share": 0.5,
     "emulator.workload.popularity_sigma": 0.5,
     "emulator.workload.regime_change_factor": 20.0,
+    "emulator.checkins.user_count": 1_225,
+    "emulator.checkins.notifications_per_s": 150.0,
     "emulator.checkins.friend_count": 4,
     "emulator.checkins.days_per_s": 0.15,
     "emulator.checkins.grid_rows": 12,
@@ -126,9 +128,15 @@ FIXED: Mapping[str, Any] = {
     "node.kafka_buffer_records_max": 100_000,
     "node.sample_run": 4,
     "node.sample_counts_s": 5,
+    "streaming.telemetry_topic": "",
+    "streaming.trigger_ms": 50,
+    "streaming.past_ms_max": 3_600_000,
+    "streaming.silence_ms_max": 180_000,
     "streaming.pause_ms_max": 1_000,
     "streaming.read_partitions_min": 0,
     "streaming.write_timeout_ms": 60_000,
+    "controller.quiet_windows_per_change": 2_000.0,
+    "controller.decision.cool_down_windows": 0,
     "controller.horizon_windows_min": 2,
     "controller.horizon_windows_max": 60,
     "controller.recent_lifetimes": 1.0,
@@ -156,6 +164,7 @@ FIXED: Mapping[str, Any] = {
     "controller.transition.drain_ms": 60_000,
     "controller.transition.retire_ms": 20_000,
     "controller.transition.resend_ms": 2_000,
+    "controller.members.return_pause_ms": 5_000,
     "controller.members.return_pause_ms_max": 600_000,
     "controller.members.batch_ms": 2_000,
     "controller.members.drain_ms_max": 600_000,
@@ -180,7 +189,11 @@ FIXED: Mapping[str, Any] = {
     "dashboard.answer_ms_max": 800,
     "dashboard.stale_ms": 5_000,
     "dashboard.clients_max": 64,
+    "dashboard.clients_per_address_max": 16,
+    "dashboard.token_hours_max": 24.0,
     "dashboard.windows_max": 2_000,
+    "recordings.block_mb_max": 64,
+    "recordings.overlap_mb_max": 1_024,
     "planners.search_overlay_cost.search_words_max": 1_000_000_000,
     "planners.search_overlay_cost.escape_words_max": 100_000_000,
     "planners.pack_drop.evaluations_max": 24,
@@ -188,6 +201,7 @@ FIXED: Mapping[str, Any] = {
     "planners.pack_drop.single_max": 8,
     "planners.pack_drop.search_words_max": 500_000_000,
     "planners.pack_drop.escape_words_max": 50_000_000,
+    "planners.swap_links_cost.search_words_max": 4_000_000_000,
     "planners.swap_links_cost.escape_words_max": 30_000_000,
     "planners.swap_links_ci.order": "gain",
     "planners.relocate_publisher_pop.order": "gain",
@@ -249,7 +263,7 @@ def fixed_text(full_name: str) -> str:
     words = name.rpartition(".")[2].removesuffix("_max").removesuffix("_min").split("_")
     unit = f" {words[-1]}" if words[-1] in _UNITS and value is not None else ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    shown = f"{value:,g}" if is_number else "none" if value is None else str(value).lower()
+    shown = f"{value:,g}" if is_number else "none" if value in (None, "") else str(value).lower()
     return f"fixed at {shown}{unit} since {FIXED_SINCE}"
 
 

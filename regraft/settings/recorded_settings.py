@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from regraft.controller.planners.planner_registry import kind_faults
 from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.read_recording import RecordingInfo
-from regraft.producers.recordings.reading_bounds import ReadingBounds
 from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.moved_settings import with_new_names
 from regraft.settings.place_demo import ensure_inventory
@@ -41,11 +39,6 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     if faults:
         raise SettingsError([f"controller: {fault}" for fault in faults])
     return settings
-
-
-def reading_bounds(flags: Flags, settings_file: Path | None = None) -> ReadingBounds:
-    """Return the bounds for reading a recording, whose own settings are not known yet. Raises SettingsError."""
-    return load_settings({"recordings": flags.get("recordings", {})}, settings_file).recordings
 
 
 def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:

@@ -59,14 +59,11 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
     from regraft.infra.local.spark_session import end_session
     from regraft.stages.start_spark import start_spark
-    from regraft.streaming.check_timestamps import check_timestamps
     from regraft.streaming.job_errors import StreamingJobError
     from regraft.streaming.run_job import run_job
 
     spark = start_spark(settings, stop)
     try:
-        if settings.streaming.telemetry_topic:  # `check_topics` does not cover this topic.
-            check_timestamps(settings.streaming)
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
         log.error("stage_cannot_continue", stage="stream", reason=str(error))

@@ -33,6 +33,7 @@ from regraft.schemas.codec import decode, encode
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import CLIENTS, PLANS, RESULTS, STATE, TELEMETRY, WINDOWS, Topic
+from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.run_settings import Settings, load_settings
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 
@@ -49,11 +50,12 @@ FLAGS: dict[str, dict[str, Any]] = {
     "run": {"seed": SEED},
     "streaming": {"window_ms": 4_000, "grace_ms": 1_000},
     "controller": {
-        "decision": {"cool_down_windows": 1, "changes_per_plan_max": 4},
+        "decision": {"changes_per_plan_max": 4},
         "horizon_lifetimes": 0.5,
         "dry_run": False,
     },
 }
+CONSTANTS = {"controller": {"decision": {"cool_down_windows": 1}}}
 TOPICS = (TELEMETRY, CLIENTS, WINDOWS, RESULTS, PLANS)
 
 
@@ -165,7 +167,7 @@ def small_inventory() -> Inventory:
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     SMALL.unlink(missing_ok=True)
-    RecordedLoop(SMALL, load_settings(FLAGS), small_inventory()).run(RUNNING_S)
+    RecordedLoop(SMALL, with_recorded(load_settings(FLAGS), CONSTANTS), small_inventory()).run(RUNNING_S)
     recording = open_recording(SMALL)
     SMALL_PLANS.write_bytes(plans_json(decided_on(recording).plans))
 

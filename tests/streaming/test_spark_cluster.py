@@ -39,7 +39,6 @@ def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[sub
         "spark.secret_file": secret_file_of(run_dir.parent),
         "streaming.window_ms": job.window_ms,
         "streaming.grace_ms": job.grace_ms,
-        "streaming.trigger_ms": job.trigger_ms,
     }
     command = [sys.executable, "-m", "regraft", "stage", "stream", "--master", master]
     command += [word for name, value in given.items() for word in ("--set", f"{name}={value}")]

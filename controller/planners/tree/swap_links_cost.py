@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Annotated
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
@@ -22,10 +21,9 @@ PLANNER = "swap_links_cost"
 class SearchSettings(PlannerSettings):
     """How much is evaluated, in 64-bit words of delivery sets."""
 
-    search_words_max: Annotated[
-        int,
-        "bounds the search for swaps in 64-bit words of delivery sets. Default 4e9, some seconds",
-    ] = 4_000_000_000
+    # Bounds the search for swaps. 4e9, some seconds: less than the default window, and who has too many brokers for it
+    # needs longer windows for everything else as well.
+    search_words_max: int = 4_000_000_000
     # The same once no single swap helps. Default 3e7, some 100 ms.
     escape_words_max: int = 30_000_000
 

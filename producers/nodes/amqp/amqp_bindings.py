@@ -1,4 +1,4 @@
-"""Bind a connector's queue at a RabbitMQ to what others want, and to nothing else.
+"""Declare a connector's queue at a RabbitMQ, and bind it to what others want, and to nothing else.
 
 So the broker still knows what nobody wants: it returns mandatory messages, and passes others to the alternate exchange.
 """
@@ -6,6 +6,7 @@ So the broker still knows what nobody wants: it returns mandatory messages, and 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,20 @@ from regraft.producers.nodes.amqp.drive_pika import ClosedError, PikaChannel
 from regraft.producers.nodes.connectors.asked_subjects import AskedSubjects
 
 EVERYTHING = "#"
+KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
+UNDER_WAY_MAX = 500  # Unacknowledged messages of a durable queue.
+
+
+async def declare_queue(main: PikaChannel, own: str, *, is_durable: bool) -> str:
+    """Declare and return the node's queue; a durable one outlasts the connection. Raises ClosedError."""
+    if not is_durable:
+        queue = f"{own}.{secrets.token_hex(4)}"
+        await main.ask(main.channel.queue_declare, queue=queue, exclusive=True)
+        return queue
+    await main.ask(main.channel.basic_qos, prefetch_count=UNDER_WAY_MAX)
+    kind = {"x-queue-type": "quorum", "x-expires": KEPT_MS}
+    await main.ask(main.channel.queue_declare, queue=own, durable=True, arguments=kind)
+    return own
 
 
 class AmqpBindings:

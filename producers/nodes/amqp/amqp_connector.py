@@ -25,11 +25,10 @@ from pika.exceptions import AMQPError
 
 from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.amqp.amqp_address import AmqpPlace, addresses_of, parameters_of, reports_fault, vhost_of
-from regraft.producers.nodes.amqp.amqp_bindings import AmqpBindings
+from regraft.producers.nodes.amqp.amqp_bindings import UNDER_WAY_MAX, AmqpBindings, declare_queue
 from regraft.producers.nodes.amqp.amqp_headers import block_of, is_dead_letter, properties_of
 from regraft.producers.nodes.amqp.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in
 from regraft.producers.nodes.amqp.amqp_keys import KeyFormError, key_of
-from regraft.producers.nodes.amqp.amqp_queue import UNDER_WAY_MAX, declare_queue
 from regraft.producers.nodes.amqp.amqp_taken import AmqpTaken
 from regraft.producers.nodes.amqp.ask_rabbit import bindings_of
 from regraft.producers.nodes.amqp.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection

@@ -29,6 +29,7 @@ from regraft.recordings import aggregate_recording as aggregating
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
 from regraft.schemas.registry import schema_by_id
 from regraft.schemas.state import StateRow
+from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, load_settings
 from regraft.streaming.reference_aggregator import ReferenceAggregator
@@ -310,16 +311,19 @@ def test_the_command_writes_table_figures_and_drawing(
 def test_on_a_ring_the_register_of_clients_is_replayed(tmp_path: Path) -> None:
     """A ring's costs depend on the users' topics and homes at the time: as recorded they equal the controller's."""
     planners = "place_users_dynatops+reassign_ids_assignment"
-    settings = load_settings(
+    chosen = load_settings(
         {
             "run": {"directory": str(tmp_path / "run"), "seed": 2},
-            "streaming": {"trigger_ms": 100},  # On the virtual clock a window is assembled one step after its grace.
             "demo": {"brokers": 8, "scenario": "chord"},
             "controller": {"dry_run": False, "planner": planners, "horizon_lifetimes": 1.0},
             "planners": {"reassign_ids_assignment": {"ring_free_s": 60.0}},
-            "emulator": {"checkins": {"user_count": 100, "notifications_per_s": 60.0}},
         }
     )
+    few = {
+        "streaming": {"trigger_ms": 100},  # On the virtual clock a window is assembled one step after its grace.
+        "emulator": {"checkins": {"user_count": 100, "notifications_per_s": 60.0}},
+    }
+    settings = with_recorded(chosen, few)
     file = tmp_path / "ring.avro"
     loop = record_virtual(settings, ensure_inventory(settings), 45, file)
     found = run_backtest(BacktestOptions(file, (planners, "reassign_ids_ssbr"), closed_loop_s=20), QUIET)

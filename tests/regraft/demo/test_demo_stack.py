@@ -59,10 +59,9 @@ def test_a_death_is_repaired_and_a_returning_broker_is_admitted(
         "streaming.window_ms": 2_000,
         "streaming.grace_ms": 1_000,
         "controller.members.silence_ms": 4_000,
-        "controller.members.return_pause_ms": 500,
     }
     settings = [part for name, value in chosen.items() for part in ("--set", f"{name}={json.dumps(value)}")]
-    arguments = ("demo", "--scenario", "outage", "--json", "--seed", "3", "--duration", "45", "--out", str(tmp_path))
+    arguments = ("demo", "--scenario", "outage", "--json", "--seed", "3", "--duration", "75", "--out", str(tmp_path))
     recorded = ("--record", str(tmp_path / "rec.avro"))
     answer = run_installed(
         installed, folder_of_others, "-m", "regraft", *arguments, *recorded, *settings, timeout_s=700

@@ -193,10 +193,11 @@ def test_differences_between_two_plans_are_reported() -> None:
 
 def test_settings_come_from_the_recording_and_flags_override_them() -> None:
     """Recorded settings are used, a flag overrides them, and a settings file replaces them."""
-    found, unknown = recorded_settings(small(), {"controller": {"decision": {"cool_down_windows": 3}}}, None)
+    found, unknown = recorded_settings(small(), {"controller": {"decision": {"users_per_plan_max": 3}}}, None)
     assert (found.streaming.window_ms, found.run.seed, unknown) == (4_000, 4, [])
-    assert found.controller.decision.cool_down_windows == 3
+    assert found.controller.decision.users_per_plan_max == 3
     assert found.controller.decision.changes_per_plan_max == 4
+    assert found.controller.decision.cool_down_windows == 1  # A setting when it was recorded.
 
 
 def test_a_settings_file_replaces_the_recorded_ones(tmp_path: Path) -> None:

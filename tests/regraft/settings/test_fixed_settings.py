@@ -22,7 +22,7 @@ def test_the_table_of_constants_has_their_values() -> None:
 @pytest.mark.parametrize("name", sorted(FIXED))
 def test_a_former_setting_is_refused_with_the_value_that_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even at that value: it would have no effect."""
-    monkeypatch.setenv(f"REGRAFT_{name.replace('.', '__').upper()}", str(FIXED[name]))
+    monkeypatch.setenv(f"REGRAFT_{name.replace('.', '__').upper()}", str(FIXED[name]) or "none")
     with pytest.raises(SettingsError) as caught:
         load_settings()
     assert caught.value.faults == (f"{name} is {fixed_text(name)}: remove it",)
