@@ -30,6 +30,8 @@ WRAPPERS = (
     "An error occurred while calling",
     "Exception thrown in awaitResult",
 )
+# What Spark says of a file of its checkpoint that is empty, cut or missing.
+DAMAGED = ("MALFORMED_LOG_FILE", "CANNOT_LOAD_STATE_STORE", "Incomplete log file", "StreamMetadata")
 DISK_FULL = ("No space left on device", "Disk quota exceeded")
 
 
@@ -72,6 +74,12 @@ def explained(error: Exception, settings: StreamingSettings) -> StreamingJobErro
         return StreamingJobError(
             f"the disk of {settings.checkpoint} is full: free some space and start again, nothing is lost",
             EXIT_FAILED,
+        )
+    if any(sign in text for sign in DAMAGED):
+        return StreamingJobError(
+            f"the checkpoint in {settings.query_directory} is damaged ({root_cause(text)}): move it away, and the job "
+            "reads the telemetry again that Kafka has; nothing of it is lost",
+            EXIT_REFUSED,
         )
     written = re.search(r"StateWriteError: ([^\n]*)", text)
     if written:

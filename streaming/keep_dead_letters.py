@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+import structlog
 from pyspark.sql import Row, SparkSession
 
 from regraft.infra.kafka.dead_letters import LetterShare, dead_letter
@@ -20,6 +21,8 @@ from regraft.schemas.status_file import replace_file
 from regraft.streaming.read_telemetry import dead_letters
 from regraft.streaming.source_topics import Offsets, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
+
+log = structlog.get_logger(__name__)
 
 EARLIEST = -2
 LETTERS_AT_ONCE_MAX = 100  # In memory at once; each may have VALUE_BYTES_MAX bytes.
@@ -118,11 +121,15 @@ def letter_of(row: Row) -> DeadLetter:
 
 
 def read_position(settings: StreamingSettings) -> Position:
-    """Return how far the letters of this checkpoint are kept."""
+    """Return how far the letters of this checkpoint are kept; nowhere if the file is damaged, so that none is lost."""
     file = settings.position_file
     if not file.exists():
         return Position(None, 0)
-    stored = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        log.warning("dead_letters_kept_again", file=str(file), reason=str(error))
+        return Position(None, 0)
     by_topic = stored["next_offsets"]
     if any(isinstance(offset, int) for offset in by_topic.values()):  # Written before agents had topics.
         by_topic = {settings.source_topic: by_topic}

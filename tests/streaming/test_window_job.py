@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
@@ -18,6 +20,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.unpack_state import unpack_window
 from regraft.streaming.close_windows import JoinedWindow
 from regraft.streaming.encode_rows import Message
+from regraft.streaming.job_errors import EXIT_REFUSED, explained
 from regraft.streaming.keep_dead_letters import letter_of
 from regraft.streaming.read_telemetry import dead_letters
 from regraft.streaming.reference_aggregator import ReferenceAggregator
@@ -226,3 +229,25 @@ def test_stopping_from_another_thread_leaves_a_usable_checkpoint(spark: SparkSes
     query.stop()
     job.run(stream)
     assert job.content() == content(reference_of(batches, settings.bounds).advance())
+
+
+@pytest.mark.parametrize("damaged", ["metadata", "offsets/*", "commits/*", "state/0/*/*.delta", "sources/0/*"])
+def test_a_damaged_checkpoint_is_reported_in_one_sentence(spark: SparkSession, tmp_path: Path, damaged: str) -> None:
+    """A disk that was full or lost its power leaves empty files: which, that nothing is lost, and the way out."""
+    batches = random_telemetry(random.Random(6), flushes=12)
+    settings = settings_of(tmp_path, grace_ms=0)
+    job = Job(spark, settings, FileRows(tmp_path / "rows"))
+    job.run(write_files(spark, tmp_path / "in", [batches[:18]]))
+    stream = write_files(spark, tmp_path / "in", [batches[18:]])
+    job.run(stream)
+    files = list(Path(settings.query_directory).glob(damaged))
+    assert files
+    for file in files:
+        file.write_bytes(b"")
+        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+    write_files(spark, tmp_path / "in", [batches[:1]])
+    with pytest.raises((PySparkException, Py4JError)) as error:
+        job.run(stream)
+    told = explained(error.value, settings)
+    assert str(told).startswith(f"the checkpoint in {settings.query_directory} is damaged (")
+    assert told.exit_code == EXIT_REFUSED
