@@ -301,13 +301,14 @@ class FollowMembers:
     def _settle(self, state: LoopState, now_ms: int) -> None:
         """Change the state of the brokers that plans have added to the overlay or removed from it."""
         plan_log = state.plan_log
+        present, is_moving = frozenset(plan_log.present.brokers), plan_log.moving is not None
         for broker, member in state.fleet.members.items():
-            if member.state is MemberState.JOINING and broker in plan_log.present.brokers:
+            if member.state is MemberState.JOINING and broker in present:
                 plan = joining_plan(member, plan_log)
                 if plan is not None:
                     why = f"added to the overlay by {plan.plan}"
                     self._change(entered_state(member, MemberState.IN_SERVICE, why, now_ms), state, now_ms)
-            elif plan_log.moving is None and broker not in plan_log.present.brokers and _is_to_leave(member):
+            elif not is_moving and broker not in present and _is_to_leave(member):
                 why = f"removed from the overlay; {member.reason}"
                 self._change(entered_state(member, MemberState.LEFT, why, now_ms), state, now_ms)
 

@@ -34,6 +34,8 @@ class PlanLog:
     def __init__(self, inventory: Inventory, plans: Iterable[Plan] = ()) -> None:
         self._bootstrap = inventory.bootstrap
         self._plans: dict[str, Plan] = {}
+        self._by_epoch: tuple[Plan, ...] | None = None  # Computed on demand, after each change.
+        self._epoch_in_force: int | None = None  # The same.
         self._epoch_max = self._bootstrap.epoch
         self._targets: dict[int, OverlayConfiguration] = {self._bootstrap.epoch: self._bootstrap}  # Without homes.
         self._homes_forgotten: dict[str, str] = {}
@@ -53,6 +55,7 @@ class PlanLog:
         known = self._plans.get(plan.plan)
         self._moves_kept += len(plan.moves) - (0 if known is None else len(known.moves))
         self._plans[plan.plan] = plan
+        self._by_epoch = self._epoch_in_force = None
         self._epoch_max = max(self._epoch_max, plan.epoch_to)
         self._configurations.clear()
         while len(self._plans) > PLANS_KEPT_MAX or self._moves_kept > MOVES_KEPT_MAX:
@@ -67,7 +70,9 @@ class PlanLog:
     @property
     def plans(self) -> tuple[Plan, ...]:
         """All plans kept, by epoch."""
-        return tuple(sorted(self._plans.values(), key=lambda plan: plan.epoch_to))
+        if self._by_epoch is None:
+            self._by_epoch = tuple(sorted(self._plans.values(), key=lambda plan: plan.epoch_to))
+        return self._by_epoch
 
     @property
     def in_force(self) -> tuple[Plan, ...]:
@@ -167,8 +172,10 @@ class PlanLog:
 
     @property
     def _epoch_present(self) -> int:
-        in_force = (plan.epoch_to for plan in self._plans.values() if LIFE[plan.phase].is_in_force)
-        return max(in_force, default=self._bootstrap.epoch)
+        if self._epoch_in_force is None:
+            in_force = (plan.epoch_to for plan in self._plans.values() if LIFE[plan.phase].is_in_force)
+            self._epoch_in_force = max(in_force, default=self._bootstrap.epoch)
+        return self._epoch_in_force
 
     def _configuration_at(self, epoch: int) -> OverlayConfiguration:
         configuration = self._configurations.get(epoch)
@@ -195,6 +202,7 @@ class PlanLog:
         if plan is None:
             return False
         del self._plans[plan.plan]
+        self._by_epoch = self._epoch_in_force = None
         self._forgotten.append(plan.plan)
         del self._targets[plan.epoch_to]
         self._moves_kept -= len(plan.moves)

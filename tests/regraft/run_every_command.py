@@ -19,6 +19,7 @@ from typing import Any
 import typer
 
 from regraft import cli
+from regraft.settings.run_settings import load_settings
 
 HERE = Path(__file__).parent
 ENOUGH_S = 120.0
@@ -58,7 +59,7 @@ VARIANTS = {
     ("members", "maintain"): [["b01", "--reason", "trial"], ["b01", "--end"]],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
-LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop", "regraft.settings.run_settings")
+LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop")
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -131,6 +132,7 @@ def main() -> None:
     output = sys.argv[3] if len(sys.argv) > 3 else ""
     for name in LOADED:  # Once, rather than in each copy.
         importlib.import_module(name)
+    load_settings()  # Makes the models of the settings.
     found = [
         run(words, directory, log)
         for path, command in commands(typer.main.get_command(cli.app))

@@ -13,7 +13,7 @@ from tests.scenarios.closed_loop import ClosedLoop
 
 WORKLOAD = WorkloadSettings(
     publisher_count=15,
-    notifications_per_s=4.0,
+    notifications_per_s=2.0,
     interested_broker_count=5,
     lifetime_s_mean=10.0,
     regime_change_s=50.0,

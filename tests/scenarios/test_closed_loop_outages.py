@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,10 @@ QUOTES = WorkloadSettings(
 )
 
 USUAL = DecisionSettings()
-CHECKINS = CheckinSettings(user_count=100)
+CHECKINS = CheckinSettings(user_count=100, notifications_per_s=40.0)
 OF_PERSONS = {EVACUATION, "membership", "repair"}  # The planner given by plans that no planner proposed.
-FEW_FEEDS = CheckinSettings(user_count=100, grid_rows=2, grid_columns=3)  # They cannot leave a broker of a ring.
+# They cannot leave a broker of a ring.
+FEW_FEEDS = replace(CHECKINS, grid_rows=2, grid_columns=3)
 
 
 def tree_loop(*outages: Outage, decision: DecisionSettings = USUAL) -> VirtualLoop:

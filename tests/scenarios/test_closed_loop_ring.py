@@ -16,7 +16,7 @@ from regraft.schemas.plan import Plan, PlanPhase
 from tests.scenarios.closed_loop import ClosedLoop
 
 CHECKINS = CheckinSettings(
-    user_count=300, days_per_s=0.1, grid_rows=6, grid_columns=6, notifications_per_s=40.0, connect_spread_s=2.0
+    user_count=300, days_per_s=0.1, grid_rows=6, grid_columns=6, notifications_per_s=20.0, connect_spread_s=2.0
 )
 PLANNERS = "place_users_dynatops+reassign_ids_assignment"
 

@@ -1,6 +1,7 @@
 """A settled overlay under stationary traffic with churn is left alone: gains that only noise suggests are refused."""
 
 import dataclasses
+import functools
 import random
 from pathlib import Path
 
@@ -44,8 +45,15 @@ def settings_of(planner: str, **changes: object) -> ControllerSettings:
     return ControllerSettings(**(values | changes))  # type: ignore[arg-type]
 
 
-def traffic_of(inventory: Inventory, seed: int) -> list[ClosedWindow]:
+@functools.cache
+def place_of(seed: int) -> Inventory:
+    return place_overlay(16, DEGREE_MAX, random.Random(seed))
+
+
+@functools.cache
+def traffic_of(seed: int) -> list[ClosedWindow]:
     """Return all windows of the half hour; what is delivered is the same on any tree."""
+    inventory = place_of(seed)
     virtual = VirtualOverlay(inventory, WORKLOAD, VirtualSettings(seed=seed, flush_ms=FLUSH_MS))
     aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
     virtual.run_for(QUIET_MS)
@@ -55,8 +63,10 @@ def traffic_of(inventory: Inventory, seed: int) -> list[ClosedWindow]:
     return [window for window in assemble_windows(records, inventory, AssemblyLimits()) if window.is_complete]
 
 
-def settled(inventory: Inventory, windows: list[ClosedWindow], planner: str) -> Inventory:
+@functools.cache
+def settled(seed: int, planner: str) -> Inventory:
     """Return the overlay with the tree at which a planner that knows the whole half hour finds nothing to gain."""
+    inventory, windows = place_of(seed), traffic_of(seed)
     greedy = settings_of(
         planner, decision=DecisionSettings(changes_per_plan_max=100, noise_factor=0.0, gain_share_min=0.0)
     )
@@ -91,13 +101,11 @@ def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int
 
     On few windows Cost and Interest proposes swaps that it does not propose on all of them, some of which save.
     """
-    place = place_overlay(16, DEGREE_MAX, random.Random(seed))
-    windows = traffic_of(place, seed)
     chosen = settings_of(planner, planners=FEW_KICKS)
-    loop = ClosedLoop(settled(place, windows, planner), WORKLOAD, seed, chosen, window_ms=WINDOW_MS, flush_ms=FLUSH_MS)
+    loop = ClosedLoop(settled(seed, planner), WORKLOAD, seed, chosen, window_ms=WINDOW_MS, flush_ms=FLUSH_MS)
     loop.run_for(QUIET_MS)
     shown = loop.ports.view.shown
-    gains = gains_per_s(loop, windows)
+    gains = gains_per_s(loop, traffic_of(seed))
     assert len(loop.plans) <= plans_max, (gains, [plan.proposals for plan in loop.plans])
     assert sum(gains) >= 0, (gains, [plan.proposals for plan in loop.plans])
     assert shown.windows_closed - shown.windows_incomplete >= QUIET_MS // WINDOW_MS - 2
@@ -109,14 +117,12 @@ def test_publishers_move_if_that_really_saves_and_then_stay() -> None:
 
     Whether in one plan or in several, moves save at least 4 % of the total cost; the best homes would save 9.7 %.
     """
-    place = place_overlay(16, DEGREE_MAX, random.Random(3))
-    windows = traffic_of(place, 3)
-    inventory = settled(place, windows, "swap_links_cost")
+    inventory = settled(3, "swap_links_cost")
     # No link of a settled tree should move, so the search for them is only a descent: more would take most of the time.
     chain = settings_of("swap_links_cost+relocate_publishers_joint", planners=DESCENTS_ONLY)
     loop = ClosedLoop(inventory, WORKLOAD, 3, chain, window_ms=WINDOW_MS, flush_ms=FLUSH_MS)
     loop.run_for(QUIET_MS)
-    gains = gains_per_s(loop, windows)
+    gains = gains_per_s(loop, traffic_of(3))
     assert gains
     assert min(gains) > 0, gains
     assert sum(gains) > 0.04 * loop.plans[0].cost_before_per_s

@@ -47,21 +47,23 @@ def digit_planes(sets: Words, counts: Counts, brokers: int) -> tuple[Words, Coun
 
 def _by_broker(sets: Words, brokers: int) -> Words:
     """Return a row for each broker, with a bit for each set."""
-    padded = _padded(sets, 64, axis=0)
+    padded = _padded(sets)
     groups = _transposed(padded.reshape(-1, 64, sets.shape[1]).transpose(2, 1, 0))
     return groups.reshape(64 * len(groups), groups.shape[2])[:brokers]
 
 
 def _by_notification(words: Words) -> Words:
     """Return a row for each notification that any broker wants, with a bit for each broker."""
-    groups = _transposed(_padded(words, 64, axis=0).reshape(-1, 64, words.shape[1]))
+    groups = _transposed(_padded(words).reshape(-1, 64, words.shape[1]))
     rows = groups.transpose(1, 2, 0).reshape(-1, len(groups))
     return rows[rows.any(axis=1)]
 
 
-def _padded(words: Words, multiple: int, axis: int) -> Words:
-    missing = -words.shape[axis] % multiple
-    return np.pad(words, [(0, missing if place == axis else 0) for place in range(2)])
+def _padded(words: Words) -> Words:
+    """Return the rows, and empty ones up to the next multiple of 64."""
+    padded = np.zeros((-(-len(words) // 64) * 64, words.shape[1]), dtype=words.dtype)
+    padded[: len(words)] = words
+    return padded
 
 
 def _transposed(groups: Words) -> Words:
@@ -72,9 +74,12 @@ def _transposed(groups: Words) -> Words:
         pairs = block.reshape(len(block), 32 // half, 2, half, -1)
         low, high = pairs[:, :, 0], pairs[:, :, 1]
         shift = np.uint64(half)
-        swapped = ((low >> shift) ^ high) & mask
+        swapped = low >> shift
+        swapped ^= high
+        swapped &= mask
         high ^= swapped
-        low ^= swapped << shift
+        swapped <<= shift
+        low ^= swapped
         half //= 2
         mask ^= mask << np.uint64(half) if half else np.uint64(0)
     return block

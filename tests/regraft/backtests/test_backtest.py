@@ -408,7 +408,8 @@ def test_auto_compares_all_planners_and_chooses_one(
     recorded: tuple[Path, VirtualLoop, Settings],
 ) -> None:
     """Every candidate has run on every window, and the figures have the choice, which is one of them."""
-    options = BacktestOptions(recorded[0], ("auto",))
+    from_ms = (open_recording(recorded[0]).last_ms or 0) - 25_000
+    options = BacktestOptions(recorded[0], ("auto",), from_ms=from_ms)
     found = run_backtest(options, QUIET)
     assert found.choice is not None
     candidates = [outcome for outcome in found.outcomes if not outcome.is_yardstick]

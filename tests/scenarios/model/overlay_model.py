@@ -173,9 +173,10 @@ class OverlayModel:
         """Return all possible moves."""
         heads = self.contents.heads
         deliveries = self._deliveries
-        found = [deliveries[at] for at, content in enumerate(state[self.first_channel :]) if heads[content] >= 0]
-        for at in range(len(self.names)):
-            can_step, after, _ = self.client_facts(state[self.first_client + at])
+        channels = enumerate(state[self.first_channel :])
+        found = [deliveries[at] for at, content in channels if content and heads[content] >= 0]
+        for at, number in enumerate(state[self.first_client : self.first_channel]):
+            can_step, after, _ = self._client_facts.get(number) or self.client_facts(number)
             if can_step and (after is None or self._progress(state, after[0]) >= after[1]):
                 found.append(self._steps[at])
         control = self.controls.values[state[CONTROL]]
@@ -206,7 +207,8 @@ class OverlayModel:
             after[place] = self.contents.tails[content]
             if at < len(self.brokers):  # A request of a client.
                 for behind in self._behind[broker]:
-                    after[behind] = self.contents.lowered(after[behind])
+                    if after[behind]:
+                        after[behind] = self.contents.lowered(after[behind])
             self._process(after, broker, self._peers[at], self.contents.heads[content])
         elif kind == STEP:
             self._act(after, at, "step")
@@ -235,9 +237,11 @@ class OverlayModel:
         held, first, second = self.contents.held, self.first_client, self.first_channel
         mask = 0
         for content in after[second:]:
-            mask |= held[content]
+            if content:
+                mask |= held[content]
         for number in after[PARTS:first]:
-            mask |= 0 if number == DEAD else self._core_ranks.held(number)
+            if number != DEAD:
+                mask |= self._core_ranks.held(number)
         if mask + 1 == 1 << after[CLOCK]:
             return  # All published ones are under way.
         if not mask:
@@ -246,7 +250,8 @@ class OverlayModel:
         of = self._core_ranks.of
         after[PARTS:first] = [number if number == DEAD else of(number, mask) for number in after[PARTS:first]]
         after[first:second] = [self._client_ranks.of(number, mask) for number in after[first:second]]
-        after[second:] = [self.contents.ranked(content, mask) for content in after[second:]]
+        ranked = self.contents.ranked
+        after[second:] = [content and ranked(content, mask) for content in after[second:]]
 
     def end_client(self, state: State, at: int) -> State:
         """Let a client leave for good."""
@@ -268,11 +273,9 @@ class OverlayModel:
         after[PARTS + broker] = reaction.core
         for channel, sent in reaction.pushes:
             self._push(after, channel, sent)
-        is_from_dead = source is not None and after[PARTS + self.broker_at[source]] == DEAD
         for effect in reaction.effects:
-            if not (
-                is_from_dead and type(effect).__name__ == "Dropped"
-            ):  # For this broker its incarnation may be over.
+            # For a broker its dead neighbour's incarnation may be over.
+            if type(effect).__name__ != "Dropped" or source is None or after[PARTS + self.broker_at[source]] != DEAD:
                 self._spread(after, self.brokers[broker], effect)
 
     def _reaction(self, state: State | list[int], broker: int, source: str | None, message: int) -> Reaction:

@@ -57,7 +57,7 @@ class Reduction:
         ]
         self._peers = [self._ever_linked(broker) for broker in range(len(model.brokers))]
         self._waking: dict[int, tuple[int, bool, bool]] = {}
-        self._closed: dict[tuple[int, ...], list[bool]] = {}
+        self._closed: dict[tuple[tuple[bool, ...], int, tuple[int, ...]], list[int]] = {}
 
     def _source(self, at: int) -> int:
         """Return the broker that a channel comes from, -1 for clients, -2 for commands."""
@@ -74,25 +74,23 @@ class Reduction:
 
     def chosen(self, state: State, moves: list[Move]) -> list[Move]:
         """Return the moves of one broker if they can be tried alone, otherwise all."""
-        if len(moves) == 1 or any(move[0] > ABORT for move in moves):
+        if len(moves) == 1 or moves[-1][0] > ABORT:
             return moves  # A death prevents any reduction.
         model = self._model
-        filled = 0
-        for at, content in enumerate(state[model.first_channel :]):
-            if content:
-                filled |= 1 << at
+        is_filled = tuple(map(bool, state[model.first_channel :]))
         numbers = state[model.first_client : model.first_channel]
-        key = filled, state[CONTROL], *numbers
+        key = is_filled, state[CONTROL], numbers
         closed = self._closed.get(key)
         if closed is None:
+            filled = sum(1 << at for at, one in enumerate(is_filled) if one)
             clients = [self._facts.get(number) or self._learn(number) for number in numbers]
-            closed = [self._is_closed(filled, state[CONTROL], broker, clients) for broker in range(len(model.brokers))]
+            brokers = range(len(model.brokers))
+            closed = [one for one in brokers if self._is_closed(filled, state[CONTROL], one, clients)]
             self._closed[key] = closed
-        for broker, is_closed in enumerate(closed):
-            if is_closed:
-                own = [move for move in moves if move[0] == DELIVER and model.goals[move[1]] == broker]
-                if own and self._are_private(state, own, [self._facts[number] for number in numbers]):
-                    return own
+        for broker in closed:
+            own = [move for move in moves if move[0] == DELIVER and model.goals[move[1]] == broker]
+            if own and self._are_private(state, own, [self._facts[number] for number in numbers]):
+                return own
         return moves
 
     def _learn(self, number: int) -> ClientFacts:

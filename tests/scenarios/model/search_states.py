@@ -53,7 +53,7 @@ class Search:
         self._endings = EndingChecks(model)
         self._reduction = Reduction(model)
         self._first = first
-        self._seen: dict[State, int] = {first: 0}
+        self._seen: set[State] = {first}
         self._came_from = array("q", [0])
         self._came_by: list[Move] = [()]
         self.endings: list[State] = []
@@ -88,8 +88,8 @@ class Search:
                 after = model.take(state, move)
             except Violation as violation:
                 return str(violation), (*self._way_to(number), move)
-            if after not in seen:
-                seen[after] = len(self._came_by)
+            seen.add(after)
+            if len(seen) > len(self._came_by):  # It is new.
                 following.append((len(self._came_by), after))
                 self._came_from.append(number)
                 self._came_by.append(move)
