@@ -48,10 +48,13 @@ LONGEST := tests/streaming/test_run_job.py tests/regraft/demo/test_demo_stack.py
 	tests/regraft/test_documented_commands.py tests/streaming/test_spark_cluster.py
 WITH_SPARK = $(LONGEST) $$(grep -rlE 'mark\.spark' tests --include='test_*.py' | grep -vxF $(LONGEST:%=-e %))
 
+# Some of these tests wait: with a worker more than there are cores, none of the cores is idle.
+WORKERS = $$($(BIN)/python -c "import os; print((os.cpu_count() or 1) + 1)")
+
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
 	@rm -f $(SKIPS_FILE)
-	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile $(WITH_SERVERS)
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder $(WITH_SPARK)
 
