@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+import structlog
 from numpy.typing import NDArray
 
 from regraft.schemas.arrays import Longs
@@ -43,6 +44,8 @@ from regraft.streaming.unpack_cells import cell_counts
 PEERS = ("queues", "probes")
 REPORTS = ("deliveries", "seconds")  # A batch's reports on times other than its own: single cells, or packed by second.
 UNREADABLE = "the body cannot be read by columns"
+
+log = structlog.get_logger(__name__)
 
 Mask = NDArray[np.bool_]
 BATCH_SCHEMA = msgspec.json.decode(latest_schema(TELEMETRY.record).text)
@@ -98,7 +101,24 @@ class RecordJudge:
     topics: BrokerTopics = field(default_factory=lambda: BrokerTopics(""))
 
     def judge(self, records: Records) -> Judged:
-        """Decode all records and mark the good ones."""
+        """Decode all records and mark the good ones; one that cannot even be judged counts as undecodable.
+
+        An exception would end the query, and the same micro-batch would run again at each start.
+        """
+        try:
+            return self._judge(records)
+        except Exception:
+            log.exception("telemetry_not_judged", records=len(records.values))
+        values = records.values.to_pylist()
+        for place in range(len(values)):
+            try:
+                self._judge(Records(*(column[place : place + 1] for column in records)))
+            except Exception as error:
+                log.error("record_not_judged", place=place, reason=f"{type(error).__name__}: {error}")
+                values[place] = None
+        return self._judge(records._replace(values=pa.array(values, pa.binary())))
+
+    def _judge(self, records: Records) -> Judged:
         framed = _bodies(records)
         decoded = decode_columns(framed.data, framed.starts, framed.ends, BATCH_SCHEMA)
         places = framed.places[decoded.places]
@@ -272,7 +292,11 @@ def cut_by_window(
 
     This is for the few batches that cannot be kept as they are: with cells far from Kafka's time, or in many windows.
     """
-    batch = decode(header(TELEMETRY.record) + body, TelemetryBatch)
+    try:
+        batch = decode(header(TELEMETRY.record) + body, TelemetryBatch)
+    except UndecodableRecordError as error:  # The columns are good, and what is not in a window is left out anyway.
+        log.error("telemetry_not_cut", reason=str(error))
+        return dict.fromkeys(starts_ms, body)
     none = msgspec.structs.replace(batch, deliveries=(), queues=(), probes=(), clients=(), seconds=())
     cut = dict.fromkeys(starts_ms, none)
     own_ms = batch.time_ms - batch.time_ms % window_ms

@@ -26,7 +26,9 @@ from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.state import BrokerClock, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from regraft.schemas.topics import RESULTS, TELEMETRY
+from regraft.streaming import judge_records
 from regraft.streaming.close_windows import WindowRows, close_windows
+from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.keep_dead_letters import letter_of
 from regraft.streaming.merge_parts import WindowParts, merge_parts
 from regraft.streaming.open_windows import parts_of_window
@@ -413,3 +415,20 @@ def test_a_delivery_from_far_away_in_time_leaves_its_batch_good(tmp_path: Path, 
     assert letters(batch_of([encode(batch)]), job) == []
     [window] = windows_of(batch_of([encode(batch)]), job)
     assert content([window]) == content(windows_of(batch_of([encode(GOOD)]), job))
+
+
+def test_a_record_that_cannot_be_judged_costs_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception would end the query, again after each restart; the record becomes a dead letter."""
+
+    def failing(data: bytes, *arguments: Any) -> Any:
+        if b"poison" in data:
+            raise OverflowError("too large")
+        return decode_columns(data, *arguments)
+
+    monkeypatch.setattr(judge_records, "decode_columns", failing)
+    values = [encode(GOOD), encode(replace(GOOD, broker="poison")), encode(replace(GOOD, broker="b2"))]
+    job = settings_of(tmp_path)
+    [letter] = letters(batch_of(values), job)
+    assert (letter.offset, letter.reason) == (1, judge_records.UNREADABLE)
+    [window] = windows_of(batch_of(values), job)
+    assert [entry.broker for entry in window.marker.brokers] == ["b1", "b2"]
