@@ -144,7 +144,7 @@ def fetch_jars(jar_set: JarSet, cache_dir: Path, *, tries: int = TRIES, backoff_
 
 
 def spark_jars() -> list[Path]:
-    """Return Spark's Kafka and Avro jars; fetch them if they are not in the cache."""
+    """Return Spark's jars for Kafka; fetch them if they are not in the cache."""
     return fetch_jars(read_lock()["spark"], find_cache())
 
 

@@ -1,4 +1,4 @@
-"""Build a Spark session with the base configuration of the project: lean, UTC, Kafka and Avro jars, logs to a file.
+"""Build a Spark session with the base configuration of the project: lean, UTC, the jars of Kafka, logs to a file.
 
 In: application name, run directory, sizes. Out: a session, or the same settings as ``spark-submit`` arguments.
 Queries do not belong here.

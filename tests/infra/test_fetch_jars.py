@@ -17,7 +17,7 @@ OTHER = "org.example:other:2.0"
 
 
 def test_lock_holds_the_two_sets() -> None:
-    """The lock has Spark's five jars and a Kafka broker, each with a SHA-256."""
+    """The lock has Spark's four jars and a Kafka broker, each with a SHA-256."""
     sets = read_lock()
     assert sorted(sets["spark"].jars) == [
         "commons-pool2-2.12.0.jar",

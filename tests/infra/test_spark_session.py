@@ -81,7 +81,7 @@ def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:
     settings = base_configuration(tmp_path, extra={"spark.sql.shuffle.partitions": "4"})
     for key in ("spark.local.dir", "spark.sql.warehouse.dir"):
         assert settings[key].startswith(str(tmp_path))
-    assert len(settings["spark.jars"].split(",")) == 5
+    assert len(settings["spark.jars"].split(",")) == 4
     assert "spark.jars.packages" not in settings
     assert settings["spark.sql.shuffle.partitions"] == "4"
 
