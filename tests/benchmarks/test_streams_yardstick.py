@@ -56,7 +56,7 @@ def test_a_missing_compiler_is_reported_with_what_to_install(tmp_path: Path, mon
     """A Java runtime without javac is not enough; a JDK is."""
     monkeypatch.setattr(streams_yardstick, "find_java", lambda: JavaRuntime(tmp_path, 21, "PATH"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(YardstickError, match=r"no javac next to Java 21 .* install a JDK 17 or 21"):
+    with pytest.raises(YardstickError, match=r"no javac next to Java 21 .* install a JDK 17, 21 or 25"):
         find_compiler()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "javac").touch()

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,13 @@ OTHER = "org.example:other:2.0"
 
 
 def test_lock_holds_the_two_sets() -> None:
-    """The lock has Spark's four jars and a Kafka broker, each with a SHA-256."""
-    sets = read_lock()
+    """The lock has the four jars of the locked Spark and a Kafka broker, each with a SHA-256."""
+    sets, spark = read_lock(), version("pyspark")
     assert sorted(sets["spark"].jars) == [
-        "commons-pool2-2.12.0.jar",
-        "kafka-clients-3.9.0.jar",
-        "spark-sql-kafka-0-10_2.13-4.0.0.jar",
-        "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
+        "commons-pool2-2.13.1.jar",
+        "kafka-clients-3.9.2.jar",
+        f"spark-sql-kafka-0-10_2.13-{spark}.jar",
+        f"spark-token-provider-kafka-0-10_2.13-{spark}.jar",
     ]
     assert "kafka_2.13-4.3.0.jar" in sets["kafka"].jars
     assert all(re.fullmatch("[0-9a-f]{64}", total) for each in sets.values() for total in each.jars.values())

@@ -22,9 +22,9 @@ def test_java_home_precedes_path(fake_java: FakeJava) -> None:
     assert (found.home, found.version, found.source) == (named, 21, "JAVA_HOME")
 
 
-@pytest.mark.parametrize("version", [8, 11, 25])
+@pytest.mark.parametrize("version", [8, 11, 26])
 def test_unsupported_java_home_is_ignored(fake_java: FakeJava, version: int) -> None:
-    """If Spark 4.0 does not support the version of JAVA_HOME, a supported Java on PATH is used."""
+    """If Spark does not support the version of JAVA_HOME, a supported Java on PATH is used."""
     named, on_path = fake_java("named", version), fake_java("on_path", 17)
     found = find_java({"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}, _no_bundle)
     assert (found.home, found.source) == (on_path, "PATH")
@@ -75,7 +75,7 @@ def test_wrapper_keeps_quotes_spaces_and_other_modules(fake_java: FakeJava, tmp_
 def test_no_java_is_one_sentence_with_what_to_do(fake_java: FakeJava) -> None:
     """Without a Java the error lists what was searched and how to install one."""
     old = fake_java("old", 11)
-    with pytest.raises(NoJavaError, match=r"is version 11.*install OpenJDK 17 or 21.*`make setup`"):
+    with pytest.raises(NoJavaError, match=r"is version 11.*install OpenJDK 17, 21 or 25.*`make setup`"):
         find_java({"JAVA_HOME": str(old), "PATH": ""}, _no_bundle)
 
 
