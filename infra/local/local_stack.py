@@ -124,10 +124,11 @@ class LocalStack:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def add(self, service: Service) -> None:
-        """Start another service with the stack's addresses in its environment, and wait until it is ready."""
-        environment = {**self.environment(), **service.environment}
-        self.supervisor.start(replace(service, environment=environment))
+    def add(self, *services: Service, on_wait: Callable[[str], None] = lambda name: None) -> None:
+        """Start other services with the stack's addresses in their environment, and wait until they are ready."""
+        stack = self.environment()
+        added = [replace(service, environment={**stack, **service.environment}) for service in services]
+        self.supervisor.start(*added, on_wait=on_wait)
 
     def add_module(
         self,

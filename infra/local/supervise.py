@@ -16,6 +16,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -136,25 +137,39 @@ class Supervisor:
         """Call ``listener`` with each event from now on, in the supervisor's thread; it must not block."""
         self._listeners.append(listener)
 
-    def start(self, service: Service, stop: threading.Event | None = None) -> None:
-        """Start a service and wait until it is ready, or stop it once ``stop`` is set.
+    def start(
+        self,
+        *services: Service,
+        stop: threading.Event | None = None,
+        on_wait: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        """Start services together and wait until all are ready, or stop those that are not once ``stop`` is set.
 
-        Raises ServiceFailedError if it ends or is stopped before it is ready, or is too slow.
+        ``on_wait`` gets the name of each service that is waited for, one after the other. Raises ServiceFailedError
+        about the first that ends or is stopped before it is ready, or is too slow.
         """
-        if service.name in self._children:
-            raise ValueError(f"A service named {service.name!r} is already supervised: give each its own name.")
-        child = _Child(service)
-        self._children[service.name] = child
-        self._call(lambda: self._spawn(child))
+        children = [_Child(service) for service in services]
+        for child in children:
+            if (name := child.service.name) in self._children:
+                raise ValueError(f"A service named {name!r} is already supervised: give each its own name.")
+            self._children[name] = child
+            self._call(partial(self._spawn, child))
+        for child in children:
+            on_wait(child.service.name)
+            self._await(child, stop)
+        for child in children:
+            if child.failure:
+                self._children.pop(child.service.name, None)
+                raise ServiceFailedError(child.failure, log_tail(child.service.log_file))
+
+    def _await(self, child: _Child, stop: threading.Event | None) -> None:
+        service = child.service
         end_s = time.monotonic() + self._ready_s_max(service) + service.grace_s + 2 * KILL_WAIT_S
         while not child.settled.wait(TICK_S):
             if stop is not None and stop.is_set():
-                self._call(lambda: self._stop_child(child))
+                self._call(partial(self._stop_child, child))
             elif time.monotonic() > end_s:
                 raise RuntimeError(f"The probe of service {service.name} does not return: set a time limit.")
-        if child.failure:
-            self._children.pop(service.name, None)
-            raise ServiceFailedError(child.failure, log_tail(service.log_file))
 
     def wait_ready(self, name: str, timeout_s: float) -> bool:
         """Wait until a service, perhaps just restarted, is ready; return True if it is."""

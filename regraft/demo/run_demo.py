@@ -54,7 +54,16 @@ from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
 from regraft.settings.settings_example import servers_text
 from regraft.settings.shape_topics import create_run_topics
-from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, SHOWN_NAMES, STREAMING, loop_service
+from regraft.stages.loop_services import (
+    ALERTS,
+    CONTROLLER,
+    DASHBOARD,
+    EMULATOR,
+    SHOWN_NAMES,
+    STREAMING,
+    loop_service,
+    started_together,
+)
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.report_restarts import report_restarts
 from regraft.stages.show_run import RunScreen
@@ -136,11 +145,10 @@ def _run(
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
             create_run_topics(settings)
-            for position, name in enumerate((CONTROLLER, STREAMING, ALERTS, DASHBOARD, EMULATOR), start=2):
-                if name == DASHBOARD and not options.dashboard:
-                    continue
-                advance(START_STEPS[position], position)
-                stack.add(loop_service(name, settings))
+            names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * options.dashboard, EMULATOR]
+            for together in started_together(names):
+                services = [loop_service(name, settings) for name in together]
+                stack.add(*services, on_wait=lambda name: advance(SHOWN_NAMES[name], _step_of(name)))
         if options.dashboard and not options.quiet:
             print_dashboard(settings, console)
         reporter = running.enter_context(report_restarts(settings.kafka.access, settings.kafka.namespace))
@@ -153,6 +161,10 @@ def _run(
             every = RecordOptions(options.recording, is_all=True, from_start=True, to_end=True)
             record_run(settings, every, Console(stderr=True, quiet=True))
         return record, settings
+
+
+def _step_of(stage: str) -> int:
+    return START_STEPS.index(SHOWN_NAMES[stage])
 
 
 def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceEvent]) -> LocalStack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from regraft.infra.local.service import RestartPolicy, Service
@@ -41,6 +41,15 @@ SECRETS: dict[str, tuple[str, ...]] = {
 REDIS_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
 # The emulator holds the ledger, so its death ends the run.
 RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8, ALERTS: 8, DASHBOARD: 8}
+
+
+def started_together(names: Sequence[str]) -> list[list[str]]:
+    """Return the stages that start at the same time: the emulated brokers last, so all else is there to see them."""
+    return [
+        group
+        for group in ([name for name in names if name != EMULATOR], [name for name in names if name == EMULATOR])
+        if group
+    ]
 
 
 def loop_service(name: str, settings: Settings) -> Service:

@@ -36,6 +36,7 @@ from regraft.stages.loop_services import (
     SHOWN_NAMES,
     STREAMING,
     loop_service,
+    started_together,
 )
 from regraft.stages.observe_run import RunObserver, read_status
 from regraft.stages.report_restarts import report_restarts
@@ -112,12 +113,14 @@ def _describe(settings: Settings, console: Console) -> None:
 def _start(
     settings: Settings, console: Console, stop: threading.Event, supervisor: Supervisor, names: Sequence[str]
 ) -> None:
-    """Start the stages one after the other, with their progress; leave out the rest once ``stop`` is set."""
+    """Start the stages, with their progress; leave out the rest once ``stop`` is set."""
     with show_progress("Starting", len(names), console) as advance:
-        for position, name in enumerate(names):
+        for together in started_together(names):
             if not stop.is_set():
-                advance(SHOWN_NAMES[name], position)
-                supervisor.start(loop_service(name, settings), stop)
+                services = [loop_service(name, settings) for name in together]
+                supervisor.start(
+                    *services, stop=stop, on_wait=lambda name: advance(SHOWN_NAMES[name], names.index(name))
+                )
 
 
 def _announce_stop(stop: threading.Event, console: Console, names: Sequence[str]) -> None:

@@ -99,6 +99,27 @@ def test_services_stop_in_reverse_order(script_service: MakeService) -> None:
     assert not any(_alive(pid) for pid in pids if pid)
 
 
+def test_services_start_together(supervisor: Supervisor, script_service: MakeService) -> None:
+    """Of services that start together, the first may wait for what the last does; each is waited for in turn."""
+    waited_for: list[str] = []
+    late = script_service("late")
+    early = script_service("early", ready=late.log_file.exists)
+    supervisor.start(early, late, on_wait=waited_for.append)
+    assert waited_for == ["early", "late"]
+    assert supervisor.is_ready("early")
+    assert supervisor.is_ready("late")
+
+
+def test_of_services_that_start_together_the_one_that_fails_is_reported(
+    supervisor: Supervisor, script_service: MakeService
+) -> None:
+    """The error is about the service that ended; the one that is ready stays, and a stop ends it."""
+    with pytest.raises(ServiceFailedError, match="Service weak ended with code 3 before it was ready"):
+        supervisor.start(script_service("steady"), script_service("weak", "raise SystemExit(3)", ready=lambda: False))
+    assert supervisor.is_ready("steady")
+    assert supervisor.pid("weak") is None
+
+
 def test_service_that_ignores_the_stop_is_killed(script_service: MakeService) -> None:
     """A service that does not react to its stop signal is killed after its grace period."""
     script = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
@@ -200,7 +221,7 @@ def test_a_start_ends_when_a_stop_is_asked_for(supervisor: Supervisor, script_se
     stop = threading.Event()
     service = script_service("slow", ready=lambda: bool(stop.set()))
     with pytest.raises(ServiceFailedError, match="was stopped before it was ready"):
-        supervisor.start(service, stop)
+        supervisor.start(service, stop=stop)
     assert [event.kind for event in supervisor.events] == [ServiceEventKind.STARTED, ServiceEventKind.STOPPED]
 
 
