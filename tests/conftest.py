@@ -10,7 +10,6 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from regraft.infra.local.java_options import OPTIONS_VARIABLE
 from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from tests.list_skips import list_skips
 
@@ -24,8 +23,6 @@ SPELT = re.compile(r"mark\.(stack|spark)")  # The Makefile searches for this.
 CHECKOUT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join([CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ["PYTHONSAFEPATH"] = "1"
-# Only the quick compiler: the other one pays off only in runs longer than all tests together.
-os.environ.setdefault(OPTIONS_VARIABLE, "-XX:TieredStopAtLevel=1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,8 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every test the default settings: unset all REGRAFT_... variables except those of caches and Java."""
-    kept = {"REGRAFT_CACHE", "REGRAFT_IVY_SETTINGS", OPTIONS_VARIABLE}
+    """Give every test the default settings: unset all REGRAFT_... variables except those of caches."""
+    kept = {"REGRAFT_CACHE", "REGRAFT_IVY_SETTINGS"}
     for name in os.environ:
         if name.startswith("REGRAFT_") and name not in kept:
             monkeypatch.delenv(name)

@@ -14,8 +14,6 @@ from regraft.infra.local.fetch_jars import LOCK_FILE
 from regraft.infra.local.find_cache import find_cache
 from regraft.infra.local.find_java import JavaRuntime
 
-# More options for each start. For tests: their runs are too short for the thorough one of Java's two compilers.
-OPTIONS_VARIABLE = "REGRAFT_JAVA_OPTIONS"
 DIRECTORY = "classes"  # In the cache.
 BASE_SUFFIX = ".base"
 DIGEST_DIGITS = 12
@@ -46,6 +44,5 @@ def archive_of(program: str, java: JavaRuntime, jars: str) -> ClassArchive:
 
 
 def start_options(archive: ClassArchive) -> tuple[str, ...]:
-    """Return the options for one start: the archive if it exists, and those in the environment."""
-    sharing = (archive.option, *QUIET) if archive.file.is_file() else ()
-    return (*sharing, *os.environ.get(OPTIONS_VARIABLE, "").split())
+    """Return the options for one start: the archive if it exists."""
+    return (archive.option, *QUIET) if archive.file.is_file() else ()

@@ -18,7 +18,7 @@ import pyspark
 from regraft.infra.local.fetch_jars import OTHER_SETUP_WAIT_S, kafka_class_path
 from regraft.infra.local.find_cache import find_cache
 from regraft.infra.local.find_java import JavaRuntime
-from regraft.infra.local.java_options import BASE_SUFFIX, OPTIONS_VARIABLE, ClassArchive
+from regraft.infra.local.java_options import BASE_SUFFIX, ClassArchive
 from regraft.infra.local.kafka_server import kafka_archive
 from regraft.infra.local.spark_session import spark_archive
 from regraft.infra.process.hold_lock import hold_lock
@@ -114,7 +114,6 @@ def _fits(program: ArchivedProgram, archive: ClassArchive, java: JavaRuntime) ->
 
 def _run(command: Sequence[str], java: JavaRuntime) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "JAVA_HOME": str(java.home)}
-    environment.pop(OPTIONS_VARIABLE, None)
     return subprocess.run(command, capture_output=True, text=True, timeout=TRAINING_S_MAX, check=False, env=environment)
 
 

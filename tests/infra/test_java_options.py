@@ -12,7 +12,7 @@ import pytest
 
 from regraft.infra.local import set_up
 from regraft.infra.local.find_java import JavaRuntime, find_java
-from regraft.infra.local.java_options import OPTIONS_VARIABLE, ClassArchive, archive_of, start_options
+from regraft.infra.local.java_options import ClassArchive, archive_of, start_options
 from regraft.infra.local.make_archives import ArchivedProgram, ArchiveError, make_archives
 from regraft.infra.process.stack_error import StackError
 from tests.infra.test_find_java import FakeJava
@@ -21,7 +21,6 @@ from tests.infra.test_find_java import FakeJava
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("REGRAFT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv(OPTIONS_VARIABLE, raising=False)
     return tmp_path / "cache"
 
 
@@ -48,17 +47,15 @@ def test_another_java_or_other_jars_have_another_archive(cache: Path) -> None:
     assert all(place.file.is_relative_to(cache) for place in places)
 
 
-def test_options_name_an_archive_only_if_it_exists(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further options come from the environment. Without either, Java is started as ever."""
+def test_options_name_an_archive_only_if_it_exists(cache: Path) -> None:
+    """Without one, Java is started as ever."""
     archive = archive_of("kafka", JavaRuntime(Path("/java"), 17, "PATH"), "a.jar")
     assert start_options(archive) == ()
     archive.file.parent.mkdir(parents=True)
     archive.file.touch()
     assert start_options(archive)[0] == f"-XX:SharedArchiveFile={archive.file}"
-    monkeypatch.setenv(OPTIONS_VARIABLE, "-Xint -Dx=y")
-    assert start_options(archive)[-2:] == ("-Xint", "-Dx=y")
     archive.file.unlink()
-    assert start_options(archive) == ("-Xint", "-Dx=y")
+    assert start_options(archive) == ()
 
 
 @pytest.mark.parametrize("content", [b"", bytes(range(256)) * 64])
