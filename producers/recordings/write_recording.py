@@ -120,6 +120,17 @@ class RecordingCounts:
         return sum(self.messages.values())
 
 
+def check_out(out: Path) -> None:
+    """Raise RecordingFileError if a recording cannot have this name, or is there; DiskFullError if the disk is full."""
+    if out.suffix != SUFFIX or PART_PATTERN.match(out.stem):
+        raise RecordingFileError(
+            f"A recording cannot be named {out.name}: name it like rec{SUFFIX}, later files get numbers."
+        )
+    if out.exists() or (out.parent.is_dir() and following_parts(out)):
+        raise RecordingFileError(f"{out} or a part of it already exists: choose another name, or delete it.")
+    check_disk(out.parent)
+
+
 class RecordingWriter:
     """Writes one recording; ``record_types`` are the records of the topics by their names (suffixes).
 
@@ -134,13 +145,7 @@ class RecordingWriter:
         limits: RecordingLimits,
         now_ms: int,
     ) -> None:
-        if out.suffix != SUFFIX or PART_PATTERN.match(out.stem):
-            raise RecordingFileError(
-                f"A recording cannot be named {out.name}: name it like rec{SUFFIX}, later files get numbers."
-            )
-        if out.exists() or (out.parent.is_dir() and following_parts(out)):
-            raise RecordingFileError(f"{out} or a part of it already exists: choose another name, or delete it.")
-        check_disk(out.parent)
+        check_out(out)
         self.counts = RecordingCounts()
         self.is_checking = True
         self._out, self._run, self._limits = out, run, limits

@@ -32,6 +32,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.hold_lock import LockHeldError, hold_lock
 from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory
+from regraft.producers.recordings.write_recording import check_out
 from regraft.recordings.record_run import RecordOptions, record_run
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
@@ -100,8 +101,10 @@ class DemoOptions:
 def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console) -> dict[str, Any]:
     """Run the demo and return its summary; everything it started has ended when this returns or raises.
 
-    Raises SettingsError before it starts anything, StackError if something cannot run, KeyboardInterrupt on Ctrl-C.
+    Raises SettingsError and RecordingFileError before it starts anything, StackError if something cannot run, KeyboardInterrupt on Ctrl-C.
     """
+    if options.recording is not None:
+        check_out(options.recording)
     wanted = load_settings(flags, settings_file)
     flags = demo_flags(flags, wanted)
     if options.dashboard and not (wanted.dashboard.secret or wanted.dashboard.secret_file):

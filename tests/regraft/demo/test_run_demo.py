@@ -16,6 +16,7 @@ from regraft.demo import run_demo
 from regraft.infra.local.service import ServiceEvent, ServiceEventKind
 from regraft.infra.local.supervise import Supervisor
 from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.recordings.write_recording import RecordingFileError
 from regraft.run_records.collect_run import StoredRun
 from regraft.settings.run_settings import load_settings
 from regraft.stages.observe_run import RunObserver
@@ -89,3 +90,13 @@ def test_traffic_continues_until_a_plan_has_followed_the_shift_within_a_bound(
     while run._is_to_run():
         services.ticks += 1
     assert clock.time() - 1_000.0 == ends_at_s
+
+
+@pytest.mark.parametrize("name", ["rec", "rec.json", "there.avro"])
+def test_a_recording_that_cannot_be_written_stops_the_demo_before_it_starts(name: str, tmp_path: Path) -> None:
+    """Not after its minutes: the error names the file, and nothing was started."""
+    (tmp_path / "there.avro").touch()
+    options = run_demo.DemoOptions(tmp_path / "out", recording=tmp_path / name)
+    with pytest.raises(RecordingFileError, match=name):
+        run_demo.run_demo({}, None, options, Console(quiet=True))
+    assert not (tmp_path / "out").exists()
