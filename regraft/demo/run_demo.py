@@ -101,7 +101,8 @@ class DemoOptions:
 def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console) -> dict[str, Any]:
     """Run the demo and return its summary; everything it started has ended when this returns or raises.
 
-    Raises SettingsError and RecordingFileError before it starts anything, StackError if something cannot run, KeyboardInterrupt on Ctrl-C.
+    Raises SettingsError and RecordingFileError before it starts anything, StackError if something cannot run,
+    KeyboardInterrupt on Ctrl-C.
     """
     if options.recording is not None:
         check_out(options.recording)

@@ -318,15 +318,17 @@ def test_transaction_markers_are_not_missed_records(
     """Only a gap behind which records were deleted is counted; a warning of 0 lost records never appears."""
     producer, bootstrap = cluster
     send(producer, telemetry(range(4)))
-    running = Recording(bootstrap, tmp_path / "rec.avro", (TELEMETRY,), from_start=True)
+    writer = RecordingWriter(tmp_path / "r.avro", recorded_run(LIVE), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), 0)
+    recorder = TopicRecorder(KafkaAccess(bootstrap), LIVE, (TELEMETRY,), writer, from_start=True)
+    recorder.connect()
     place = TopicPartition(topic_name(TELEMETRY, LIVE), 0)
-    running.recorder._count_missed(TELEMETRY, place, 1)
-    assert not running.recorder.missed
-    running.end(4)
+    recorder._count_missed(TELEMETRY, place, 1)
+    assert not recorder.missed
+    recorder.close()
     begin_at_3 = type("Deleted", (), {"get_watermark_offsets": lambda *_, **__: (3, 4)})()
-    monkeypatch.setattr(running.recorder, "_consumer", begin_at_3)
-    running.recorder._count_missed(TELEMETRY, place, 1)
-    assert running.recorder.missed == {TELEMETRY.suffix: 2}
+    monkeypatch.setattr(recorder, "_consumer", begin_at_3)
+    recorder._count_missed(TELEMETRY, place, 1)
+    assert recorder.missed == {TELEMETRY.suffix: 2}
 
 
 def test_recorded_poison_does_not_stop_a_replay(cluster: tuple[Producer, str], tmp_path: Path) -> None:
