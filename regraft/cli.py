@@ -158,8 +158,7 @@ def _add_demo_flags(
     if duration is not None or quick:
         flags.setdefault("demo", {})["running_s"] = duration if duration is not None else QUICK_RUNNING_S
     if rate is not None:
-        for workload in ("workload", "checkins"):
-            flags.setdefault("emulator", {}).setdefault(workload, {})["notifications_per_s"] = rate
+        flags.setdefault("emulator", {}).setdefault("workload", {})["notifications_per_s"] = rate
 
 
 def run(

@@ -84,7 +84,7 @@ Duration = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", help="Notifications per second of each publisher, default 4; with chord 150 in total."),
+    typer.Option("--rate", help="Notifications per second of each publisher, default 4; not with chord."),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help=f"Run for {QUICK_RUNNING_S:.0f} s, up to a minute longer on a busy machine.")

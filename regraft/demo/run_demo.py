@@ -52,7 +52,7 @@ from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import check_brokers, ensure_inventory
 from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
-from regraft.settings.scenarios import scenario_of
+from regraft.settings.scenarios import CHORD, scenario_of
 from regraft.settings.settings_example import servers_text
 from regraft.settings.shape_topics import create_run_topics
 from regraft.stages.loop_services import (
@@ -112,6 +112,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
         flags = {**flags, "dashboard": {**flags.get("dashboard", {}), "secret": secrets.token_urlsafe(SECRET_BYTES)}}
     if options.kills:
         flags = chaos_flags(flags, wanted)
+    _check_rate(flags, wanted)
     _check_shift(check_brokers(load_settings(flags, settings_file)))
     out = options.out_directory
     with ExitStack() as held:
@@ -180,6 +181,14 @@ def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceE
         redis_security=settings.redis.security,
         patience=settings.run.patience,
     )
+
+
+def _check_rate(flags: Flags, settings: Settings) -> None:
+    """Raise SettingsError if a rate of publishers is given for a scenario that has none."""
+    rate_per_s = flags.get("emulator", {}).get("workload", {}).get("notifications_per_s")
+    if rate_per_s is not None and settings.demo.scenario == CHORD:
+        what = f"emulator.workload.notifications_per_s (--rate) is {rate_per_s}"
+        raise SettingsError([f"{what}: the scenario chord replays check-ins at a fixed rate, so leave it out"])
 
 
 def _check_shift(settings: Settings) -> None:

@@ -261,7 +261,8 @@ def fixed_text(full_name: str) -> str:
         return ""
     value = FIXED[name]
     words = name.rpartition(".")[2].removesuffix("_max").removesuffix("_min").split("_")
-    unit = f" {words[-1]}" if words[-1] in _UNITS and value is not None else ""
+    has_unit = words[-1] in _UNITS and "per" not in words and value is not None
+    unit = f" {words[-1]}" if has_unit else ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     shown = f"{value:,g}" if is_number else "none" if value in (None, "") else str(value).lower()
     return f"fixed at {shown}{unit} since {FIXED_SINCE}"

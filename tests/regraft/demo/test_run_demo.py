@@ -11,14 +11,17 @@ from typing import cast
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from regraft.cli import app
 from regraft.demo import run_demo
 from regraft.infra.local.service import ServiceEvent, ServiceEventKind
 from regraft.infra.local.supervise import Supervisor
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.recordings.write_recording import RecordingFileError
 from regraft.run_records.collect_run import StoredRun
-from regraft.settings.run_settings import load_settings
+from regraft.settings.read_sources import Flags
+from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.show_run import RunScreen
 
@@ -100,3 +103,20 @@ def test_a_recording_that_cannot_be_written_stops_the_demo_before_it_starts(name
     with pytest.raises(RecordingFileError, match=name):
         run_demo.run_demo({}, None, options, Console(quiet=True))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_rate_reaches_the_publishers_and_chord_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--rate` is a setting of publishers; the scenario chord has none, and says so before it starts."""
+    taken: list[float] = []
+
+    def take(flags: Flags, file: Path | None, *_: object) -> None:
+        taken.append(load_settings(flags, file).emulator.workload.notifications_per_s)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_demo, "_run", take)
+    command = ["demo", "--out", str(tmp_path / "out"), "--rate", "2.5"]
+    assert CliRunner().invoke(app, command).exit_code == 130
+    assert taken == [2.5]
+    refused = CliRunner().invoke(app, [*command, "--scenario", "chord"])
+    assert isinstance(refused.exception, SettingsError)
+    assert "replays check-ins at a fixed rate" in str(refused.exception)

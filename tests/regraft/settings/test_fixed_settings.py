@@ -32,6 +32,7 @@ def test_the_sentence_has_the_unit() -> None:
     """It follows from the name."""
     assert fixed_text("controller.tick_ms") == "fixed at 100 ms since 0.3.0"
     assert fixed_text("controller.members.return_pause_ms_max") == "fixed at 600,000 ms since 0.3.0"
+    assert fixed_text("emulator.checkins.notifications_per_s") == "fixed at 150 since 0.3.0"
     assert fixed_text("controller.proposals_max") == "fixed at 16 since 0.3.0"
     assert fixed_text("planners.swap_links_ci.order") == "fixed at gain since 0.3.0"
     assert fixed_text("planners.relocate_publisher_grape.link_delays") == "fixed at false since 0.3.0"
