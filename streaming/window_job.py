@@ -6,6 +6,7 @@ writes the markers once all rows are acknowledged. ``start_query`` starts the qu
 asked to stop belongs to :mod:`streaming.run_job`.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from regraft.streaming.source_topics import known_brokers
 from regraft.streaming.streaming_settings import StreamingSettings
 
 OBSERVATION = "telemetry"
-KEYS_TRIED_PER_SHARD = 64
+BITS_32 = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def start_query(
     """
     source = read_kafka(spark, settings) if records is None else records
     rows = telemetry_rows(source, settings, OBSERVATION)
-    keys = shard_keys(spark, settings.shards)
+    keys = shard_keys(settings.shards)
     grace_ms = settings.grace_ms if grace_ms is None else grace_ms
     brokers = known_brokers(settings)
     closer: Any = ShardCloser(keys, settings.window_ms, grace_ms, waits_for_all, sink, brokers, wire_ids())
@@ -103,10 +104,27 @@ def joined(number: int, reports: Sequence[ShardReport], window_ms: int) -> Close
     return ClosedBatch(number, windows, tuple(reports))
 
 
-def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """Return one key per shard, such that Spark puts each into a different partition."""
-    numbers = F.col("id").cast("int")
-    tried = spark.range(shards * KEYS_TRIED_PER_SHARD)
-    rows = tried.groupBy(F.pmod(F.hash(numbers), F.lit(shards)).alias("place")).agg(F.min(numbers).alias("key"))
-    key_at = {row["place"]: row["key"] for row in rows.collect()}
-    return tuple(key_at[place] for place in range(shards))
+def shard_keys(shards: int) -> tuple[int, ...]:
+    """Return the smallest key of each shard, such that Spark puts each into a different partition, its shard's."""
+    key_at: dict[int, int] = {}
+    for key in itertools.count():
+        key_at.setdefault(spark_hash(key) % shards, key)
+        if len(key_at) == shards:
+            return tuple(key_at[place] for place in range(shards))
+    raise AssertionError("unreachable")
+
+
+def spark_hash(number: int) -> int:
+    """Return what Spark's ``hash`` returns for an int: Murmur3 of its 32 bits, seed 42, as a signed number."""
+    mixed = _turned(number * 0xCC9E2D51, 15) * 0x1B873593
+    state = _turned(42 ^ (mixed & BITS_32), 13) * 5 + 0xE6546B64
+    state = (state & BITS_32) ^ 4  # Bytes hashed.
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        state = (state ^ state >> shift) * factor & BITS_32
+    state ^= state >> 16
+    return state - (1 << 32) if state >> 31 else state
+
+
+def _turned(number: int, bits: int) -> int:
+    number &= BITS_32
+    return (number << bits | number >> 32 - bits) & BITS_32

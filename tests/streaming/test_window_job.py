@@ -12,6 +12,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from regraft.schemas.codec import decode, encode
@@ -25,7 +26,7 @@ from regraft.streaming.keep_dead_letters import letter_of
 from regraft.streaming.read_telemetry import dead_letters
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 from regraft.streaming.streaming_settings import StreamingSettings
-from regraft.streaming.window_job import ClosedBatch, start_query
+from regraft.streaming.window_job import ClosedBatch, shard_keys, spark_hash, start_query
 from tests.streaming.random_telemetry import (
     BEGIN_MS,
     WINDOW_MS,
@@ -189,6 +190,15 @@ def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path
     assert job.windows == []
     job.run(write_files(spark, tmp_path / "in", [rest]), waits_for_all=False)
     assert job.content() == content(reference_of(batches, settings.bounds).advance())
+
+
+def test_each_shard_gets_a_partition_of_its_own(spark: SparkSession) -> None:
+    """The keys are hashed here as Spark does, whose partition for a group is its key's hash modulo their number."""
+    numbers = [*range(-3, 400), 2**31 - 1, -(2**31)]
+    rows = spark.createDataFrame([(number,) for number in numbers], "number int").select(F.hash("number")).collect()
+    assert [spark_hash(number) for number in numbers] == [row[0] for row in rows]
+    for shards in (1, 2, 8, 33):
+        assert [spark_hash(key) % shards for key in shard_keys(shards)] == list(range(shards))
 
 
 def test_a_micro_batch_without_telemetry_closes_nothing(spark: SparkSession, tmp_path: Path) -> None:
