@@ -42,13 +42,20 @@ class ProgressListener(StreamingQueryListener):
     """Queues the progress reports of one query for the thread that runs the job."""
 
     def __init__(self, health: JobHealth) -> None:
-        java: Any = SparkContext._jvm
-        wrapped = java.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
-        self._jlistenerobj = wrapped(_JsonProgress(self))  # Else PySpark makes one of its own kind.
         self._health = health
+        self._in_java: Any = None
         self.run_id = ""
         self._is_idle = threading.Event()
         self.reports: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
+
+    @property
+    def _jlistener(self) -> Any:
+        """What PySpark registers, and removes again, in Java; else it makes one of its own kind."""
+        if self._in_java is None:
+            java: Any = SparkContext._jvm
+            wrapped = java.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+            self._in_java = wrapped(_JsonProgress(self))
+        return self._in_java
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Do nothing: the job itself starts its queries."""
