@@ -34,8 +34,16 @@ class _JsonProgress(JStreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 (Spark's name)
         """Pass the report on as PySpark would."""
-        progress = StreamingQueryProgress.fromJson(json.loads(event.progress().json()))
-        self.pylistener.onQueryProgress(QueryProgressEvent(progress))
+        self.pylistener.onQueryProgress(QueryProgressEvent(progress_of(event.progress().json())))
+
+
+def progress_of(text: str) -> StreamingQueryProgress:
+    """Return the report in Spark's JSON, which leaves out rates that are not finite: here they are 0."""
+    told = json.loads(text)
+    for part in (told, *told["sources"]):
+        for name in ("inputRowsPerSecond", "processedRowsPerSecond"):
+            part.setdefault(name, 0.0)
+    return StreamingQueryProgress.fromJson(told)
 
 
 class ProgressListener(StreamingQueryListener):
