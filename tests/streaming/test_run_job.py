@@ -205,7 +205,7 @@ def test_telemetry_becomes_state_through_catch_up_and_restart(spark: SparkSessio
     bad = [("x", b"garbage"), ("y", b"\x00\x00\x00\x0f\xffzz")]
     send(job, [*bad, *beats(range(100), begin_ms)])
     running = Running(spark, job)
-    running.wait(lambda status: status["windows"] == 99 and not status["catching_up"])
+    running.wait(lambda status: status["windows"] == 99 and status["grace_ms"] == job.grace_ms)  # The live query runs.
     send(job, beats(range(100, 110), begin_ms))
     # A micro-batch's records are counted after its windows.
     running.wait(lambda status: status["windows"] == 109 and status["records"] == 110 * BROKERS + 2)
