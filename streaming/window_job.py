@@ -107,11 +107,11 @@ def joined(number: int, reports: Sequence[ShardReport], window_ms: int) -> Close
 def shard_keys(shards: int) -> tuple[int, ...]:
     """Return the smallest key of each shard, such that Spark puts each into a different partition, its shard's."""
     key_at: dict[int, int] = {}
-    for key in itertools.count():
+    numbers = itertools.count()
+    while len(key_at) < shards:
+        key = next(numbers)
         key_at.setdefault(spark_hash(key) % shards, key)
-        if len(key_at) == shards:
-            return tuple(key_at[place] for place in range(shards))
-    raise AssertionError("unreachable")
+    return tuple(key_at[place] for place in range(shards))
 
 
 def spark_hash(number: int) -> int:

@@ -45,11 +45,8 @@ RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8, ALERTS: 8, DASHBOARD: 
 
 def started_together(names: Sequence[str]) -> list[list[str]]:
     """Return the stages that start at the same time: the emulated brokers last, so all else is there to see them."""
-    return [
-        group
-        for group in ([name for name in names if name != EMULATOR], [name for name in names if name == EMULATOR])
-        if group
-    ]
+    others = [name for name in names if name != EMULATOR]
+    return [others, [EMULATOR]] if EMULATOR in names else [others]
 
 
 def loop_service(name: str, settings: Settings) -> Service:
