@@ -40,7 +40,7 @@ TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
 QUIET_S = 120.0  # After the last round, for outstanding repairs and restarts.
 PATIENCE_FACTOR = 4.0
 LONGER_S_MAX = 1_200.0  # Start-up, and waiting for brokers that restart late.
-FAULTS = ("lost_unexcused", "repeated", "out_of_order", "unexpected", "alerts_left", "stages_given_up", "unfinished")
+ERRORS = ("lost_unexcused", "repeated", "out_of_order", "unexpected", "alerts_left", "stages_given_up", "unfinished")
 # These clear as soon as the broker or the overlay is healthy again; others stay raised for ten minutes or longer.
 PASSING_ALERTS = ("broker_dead", "broker_silent", "repair_running", "traffic_at_risk", "window_missing")
 
@@ -130,7 +130,7 @@ def account_so_far(run_directory: Path) -> dict[str, Any]:
     ledger = observer.ledger
     known = ("repeated", "out_of_order", "unexpected")
     return (
-        dict.fromkeys(FAULTS)
+        dict.fromkeys(ERRORS)
         | {name: getattr(ledger, name) for name in known}
         | {
             "lost_unexcused": ledger.lost - ledger.excused,
@@ -167,7 +167,7 @@ def _folder(given: argparse.Namespace) -> Iterator[Path]:
 def figures_of(report: dict[str, Any], where: dict[str, str | int | float]) -> list[Figure]:
     """Return the results as figures, without those that were not measured."""
     singles = {"deliveries": "1", "repairs": "1", "death_to_whole_ms_p50": "ms", "death_to_whole_ms_p95": "ms"}
-    singles |= dict.fromkeys(("windows_closed", "windows_incomplete", "plans_completed", "plans_aborted", *FAULTS), "1")
+    singles |= dict.fromkeys(("windows_closed", "windows_incomplete", "plans_completed", "plans_aborted", *ERRORS), "1")
     figures = [
         Figure(name, where, report[name], unit) for name, unit in singles.items() if report.get(name) is not None
     ]
@@ -178,7 +178,7 @@ def figures_of(report: dict[str, Any], where: dict[str, str | int | float]) -> l
 
 
 def main() -> None:
-    """Run the rounds, print and write the figures, exit with 1 on any fault."""
+    """Run the rounds, print and write the figures, exit with 1 on any error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--round-s", type=float, default=20.0)
@@ -197,8 +197,8 @@ def main() -> None:
         print(f"{figure.name}: {figure.value:,} {figure.unit}")
     if given.json is not None:
         write_figures(given.json, run_facts({"round_s": given.round_s, "virtual": given.virtual}, given.seed), figures)
-    faults = {name: report[name] for name in FAULTS if report[name]}
-    assert not faults, faults
+    errors = {name: report[name] for name in ERRORS if report[name]}
+    assert not errors, errors
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class DocumentMaker:
                 "epoch_min": 1,
                 "epoch_max": 1,
                 "is_complete": True,
-                "fault": "",
+                "error": "",
                 "short_brokers": [],
                 "client_changes": 0,
                 "late_rows": 0,
@@ -133,7 +133,7 @@ class DocumentMaker:
             "orders": {"paused": None, "maintenance": []},
             "refusals": {"conflict": self.made},
             "events": [],
-            "faults": {},
+            "errors": {},
             "shadows": {},
             "last_decision": None,
         }
@@ -357,14 +357,14 @@ def measure(kind: str, inventory: Inventory, seed: int, seconds: float) -> list[
     return figures
 
 
-def faults_of(figures: list[Figure]) -> list[str]:
+def errors_of(figures: list[Figure]) -> list[str]:
     """Return a message for each figure beyond its limit."""
-    faults = [
+    errors = [
         f"{figure.name} is {figure.value:.1f} {figure.unit} at {figure.where}: at most {LIMITS[figure.name]:g}"
         for figure in figures
         if figure.name in LIMITS and figure.value > LIMITS[figure.name]
     ]
-    return faults + [
+    return errors + [
         f"{figure.name} is {figure.value:.2f} at {figure.where}: at least {SHARE_SEEN_MIN}"
         for figure in figures
         if figure.name.startswith("share_") and figure.value < SHARE_SEEN_MIN
@@ -387,10 +387,10 @@ def main() -> int:
         print(f"{figure.where['overlay']:5} {figure.name:20} {figure.value:12.1f} {figure.unit}")
     if given.json:
         write_figures(given.json, run_facts({"brokers": BROKERS, "seconds": given.seconds}, given.seed), figures)
-    faults = faults_of(figures)
-    for fault in faults:
-        print(f"not met: {fault}", file=sys.stderr)
-    return 1 if faults else 0
+    errors = errors_of(figures)
+    for error in errors:
+        print(f"not met: {error}", file=sys.stderr)
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

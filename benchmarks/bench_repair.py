@@ -59,8 +59,8 @@ def measure(broker_count: int, seed: int, *, ring_users: int) -> list[Figure]:
     loop.run_for(10 * SECOND_MS)
     loop.settle()
     account = loop.virtual.finish()
-    faults = (account.lost - account.excused, account.repeated, account.out_of_order, account.unexpected)
-    assert not any(faults), account
+    errors = (account.lost - account.excused, account.repeated, account.out_of_order, account.unexpected)
+    assert not any(errors), account
     death_ms = START_MS + DEATH_S * SECOND_MS
     begun_ms, whole_ms = repair.history[0].time_ms, _in_force_ms(repair)
     where: dict[str, str | int | float] = {"brokers": broker_count, "links_of_dead": len(bootstrap.neighbours[dead])}

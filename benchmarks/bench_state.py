@@ -110,7 +110,7 @@ def measure(window_count: int, directory: Path) -> list[Figure]:
         (closed,) = assembler.closed(TIME_MS_MAX)
         read_ms.append((time.process_time() - begin_s) * 1_000)
         if not closed.is_complete or len(closed.sets.columns) != PUBLISHERS * BLOCKS:
-            raise RuntimeError(f"window {start_ms} is incomplete: {closed.fault}")
+            raise RuntimeError(f"window {start_ms} is incomplete: {closed.error}")
     where: dict[str, str | int | float] = {"brokers": BROKERS, "publishers": PUBLISHERS, "cells": CELLS}
     return [
         Figure("written_cpu_s_per_million_cells", where, round(written_s / window_count / CELLS * 1e6, 3), "s"),

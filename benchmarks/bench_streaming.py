@@ -72,7 +72,7 @@ class Runs:
 def measure(
     cells: int, sizes: JobSizes, others: Sequence[str], directory: Path, class_path: str = ""
 ) -> tuple[list[Figure], list[str]]:
-    """Fill Kafka, run the programs, compare; return the figures and the faults found."""
+    """Fill Kafka, run the programs, compare; return the figures and the errors found."""
     with start_kafka(directory) as kafka:
         create_topics(kafka.access, [TELEMETRY])
         print(f"writing {cells:,} cells into Kafka", flush=True)
@@ -84,7 +84,7 @@ def measure(
             else:
                 given = (name, class_path, sizes.cores, sizes.driver_memory_mb, directory)
                 runs.run(name, run_streams, *given, has_markers=False)
-        return figures_of(runs.measured, runs.written, runs.kafka_mb()), faults_of(runs.measured, runs.written)
+        return figures_of(runs.measured, runs.written, runs.kafka_mb()), errors_of(runs.measured, runs.written)
 
 
 def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float) -> list[Figure]:
@@ -146,24 +146,24 @@ def _ratios(job: ResourceUse, other: ResourceUse, cells: int, where: dict[str, s
     return [Figure(name, where, round(first / second, 2), unit) for name, (first, second) in pairs.items()]
 
 
-def faults_of(measured: dict[str, Measured], written: Written) -> list[str]:
-    """Return the faults in what the programs wrote, one sentence each."""
-    faults = []
+def errors_of(measured: dict[str, Measured], written: Written) -> list[str]:
+    """Return the errors in what the programs wrote, one sentence each."""
+    errors = []
     for name, each in measured.items():
         resources, outcome = each.resources, each.outcome
         if outcome.local_deliveries not in (None, written.local_deliveries):
-            faults.append(f"{name} accounts for {outcome.local_deliveries} of {written.local_deliveries} deliveries")
+            errors.append(f"{name} accounts for {outcome.local_deliveries} of {written.local_deliveries} deliveries")
         if resources.late_rows or outcome.late_rows:
-            faults.append(f"{name} dropped {resources.late_rows or outcome.late_rows} rows as late")
+            errors.append(f"{name} dropped {resources.late_rows or outcome.late_rows} rows as late")
         if resources.dead_letters:
-            faults.append(f"{name} found {resources.dead_letters} records that are not telemetry")
+            errors.append(f"{name} found {resources.dead_letters} records that are not telemetry")
         if outcome.announced is not None and outcome.announced != len(outcome.digests):
-            faults.append(f"{name}: the markers announce {outcome.announced} rows, {len(outcome.digests)} were written")
+            errors.append(f"{name}: the markers announce {outcome.announced} rows, {len(outcome.digests)} were written")
         if name != JOB:
             job = measured[JOB].outcome
             compared = (job.digests, outcome.digests) if name == LOOP else (job.deliveries(), outcome.deliveries())
-            faults += [f"{JOB} and {name}: {fault}" for fault in differences(*compared)]
-    return faults
+            errors += [f"{JOB} and {name}: {wrong}" for wrong in differences(*compared)]
+    return errors
 
 
 def _prepare_yardstick(directory: Path) -> str:
@@ -191,7 +191,7 @@ def main() -> int:
     class_path = _prepare_yardstick(directory) if given.yardstick else ""
     others = [*(PROGRAMS if class_path else ()), *([LOOP] if given.plain else ())]
     try:
-        figures, faults = measure(given.cells, sizes, others, directory, class_path)
+        figures, errors = measure(given.cells, sizes, others, directory, class_path)
     except StackError as error:
         sys.stderr.write(f"Not measured: {error}.\n")
         return 1
@@ -200,13 +200,13 @@ def main() -> int:
     for figure in figures:
         labels = " ".join(str(figure.where[label]) for label in ("by", "process") if label in figure.where)
         print(f"{figure.name:30} {labels:32} {figure.value:>14,} {figure.unit}")
-    for fault in faults:
-        print(f"WRONG: {fault}")
+    for wrong in errors:
+        print(f"WRONG: {wrong}")
     if given.json is not None:
         settings = {"cells": given.cells, "records_per_trigger_max": given.records_per_trigger, "window_ms": WINDOW_MS}
         settings |= {"driver_memory_mb": given.driver_memory_mb, "cores": given.local, "executors": given.executors}
         write_figures(given.json, run_facts(settings, SEED), figures)
-    return 1 if faults else 0
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

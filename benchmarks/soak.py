@@ -115,24 +115,24 @@ class SoakRun:
         unit = unit or name.rsplit(" ", 1)[-1]
         return measure_growth(name, unit, samples, tolerance_share=share, tolerance=amount, bound=BOUNDS.get(name))
 
-    def faults(self, growths: Sequence[Growth]) -> list[str]:
+    def errors(self, growths: Sequence[Growth]) -> list[str]:
         """Return why the run failed, one sentence each."""
         ledger = parse_ledger(self.emulator)
-        faults = [
+        errors = [
             f"{each.name} grew by {_amount(each.growth, each)} while it was measured"
             for each in growths
             if each.verdict == GROWS
         ]
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.out_of_order}
-        faults += [f"{count} notifications {what}" for what, count in wrong.items() if count]
+        errors += [f"{count} notifications {what}" for what, count in wrong.items() if count]
         if ledger.unexpected:
-            faults.append(f"{ledger.unexpected} unexpected deliveries")
+            errors.append(f"{ledger.unexpected} unexpected deliveries")
         if not ledger.final:
-            faults.append("the ledger is not final: the emulator did not settle")
+            errors.append("the ledger is not final: the emulator did not settle")
         if not self.counted("plans_completed"):
-            faults.append("no plan was executed")
-        faults += [f"{service} was restarted {count} times" for service, count in self.restarts.items() if count]
-        return faults + [f"unhealthy {count} times: {what}" for what, count in self.unhealthy.items()]
+            errors.append("no plan was executed")
+        errors += [f"{service} was restarted {count} times" for service, count in self.restarts.items() if count]
+        return errors + [f"unhealthy {count} times: {what}" for what, count in self.unhealthy.items()]
 
 
 def main() -> None:
@@ -160,10 +160,10 @@ def main() -> None:
         (arguments.keep / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if arguments.chart:
         draw_soak(arguments.chart, run.rows, () if run.view is None else run.view.cost, WARM_UP_SHARE * run.hours)
-    faults = run.faults(growths)
-    for fault in faults:
-        print(f"Not a success: {fault}.")
-    sys.exit(1 if faults else 0)
+    errors = run.errors(growths)
+    for wrong in errors:
+        print(f"Failed: {wrong}.")
+    sys.exit(1 if errors else 0)
 
 
 def _arguments() -> argparse.Namespace:

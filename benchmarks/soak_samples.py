@@ -130,7 +130,7 @@ class SoakSampler:
                 health = urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=ANSWER_S_MAX)
                 metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_S_MAX)
             except urllib.error.HTTPError as error:
-                self.unhealthy[f"{stage}: {'; '.join(json.load(error)['faults'])}"] += 1
+                self.unhealthy[f"{stage}: {'; '.join(json.load(error)['errors'])}"] += 1
                 continue
             except OSError as error:
                 self.unhealthy[f"{stage}: {error}"] += 1

@@ -118,13 +118,13 @@ def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes
     )
     stop = threading.Event()
     results: list[JobStatus] = []
-    faults: list[str] = []
+    errors: list[str] = []
 
     def run() -> None:
         try:
             results.append(run_job(spark, settings, stop))
         except StreamingJobError as error:
-            faults.append(str(error))
+            errors.append(str(error))
 
     ready_s = time.monotonic()
     job = threading.Thread(target=run)
@@ -135,7 +135,7 @@ def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes
     job.join(60)
     end_session(spark)
     if not results or total_s > WAIT_S_MAX:
-        raise StackError("; ".join(faults) or f"the job did not close all windows within {WAIT_S_MAX:g} s")
+        raise StackError("; ".join(errors) or f"the job did not close all windows within {WAIT_S_MAX:g} s")
     late_rows, dead_letters, rows = results[0].late_rows, results[0].dead_letters, results[0].rows
     return ResourceUse(
         ready_s - begin_s, total_s, late_rows, progress, cpu_s, peaks_mb, dead_letters, rows_written=rows

@@ -105,13 +105,13 @@ def run_streams(
             watchdog.cancel()
             process.kill()
             process.wait()
-    if fault := report_fault(reports, written):
+    if error := report_error(reports, written):
         log_lines = log_file.read_text().strip().splitlines()[:3]
-        raise YardstickError(f"{name} {fault}; its log: {' / '.join(log_lines) or 'empty'}")
+        raise YardstickError(f"{name} {error}; its log: {' / '.join(log_lines) or 'empty'}")
     return resource_use_of(reports, begin_ms)
 
 
-def report_fault(reports: list[Mapping[str, Any]], written: Written) -> str:
+def report_error(reports: list[Mapping[str, Any]], written: Written) -> str:
     """Return what is missing in a program's reports, "" if it succeeded."""
     if not reports:
         return "never ran"

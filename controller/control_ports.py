@@ -158,7 +158,7 @@ class ClientRegister(Protocol):
         ...
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Why nothing is known; empty if it is."""
         ...
 

@@ -20,7 +20,7 @@ from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import check_plan_log
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.loop.control_loop import ControlLoop
-from regraft.controller.planners.planner_registry import kind_faults, own_faults, planner_faults
+from regraft.controller.planners.planner_registry import kind_errors, own_errors, planner_errors
 from regraft.controller.ports.client_register import KafkaClientRegister
 from regraft.controller.ports.leader_basis import LeaderBasis
 from regraft.controller.ports.leadership import HeldTerm, Leadership
@@ -64,7 +64,7 @@ MOVING_STEPS_PER_TICK = 10  # While a plan moves: at the default tick of 100 ms,
 
 
 class ControllerSettingsError(ValueError):
-    """The settings cannot be used; the message lists every fault."""
+    """The settings cannot be used; the message lists every error."""
 
 
 def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
@@ -73,15 +73,15 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     A leader that is asked to stop continues until the transition under way is over, at most ``settings.stop_ms_max``;
     the next leader, which follows at once, finishes the rest. One that loses the lead returns to standby.
 
-    Raises ControllerSettingsError with all faults at once, InventoryError if the inventory cannot be read,
+    Raises ControllerSettingsError with all errors at once, InventoryError if the inventory cannot be read,
     MetricsPortError if the metrics port is in use, UnreadableRecordError if a plan or an order cannot be read,
     PlanLogBehindError if plans have been lost, SessionRefusedError if Kafka does not allow the session, and
     LinkError, RingError or ValueError if the stored plans belong to another inventory. An unavailable Kafka or
     Valkey raises nothing.
     """
-    _check(settings.faults() + planner_faults(settings) + own_faults(settings))
+    _check(settings.errors() + planner_errors(settings) + own_errors(settings))
     inventory = load_inventory(settings.inventory_path)
-    _check(kind_faults(settings, inventory.bootstrap.KIND))
+    _check(kind_errors(settings, inventory.bootstrap.KIND))
     metrics, health = LoopMetrics(), LoopHealth(SILENCE_S_MAX)
     with ExitStack() as held:
         if settings.metrics_port is not None:
@@ -160,7 +160,7 @@ def _lead(
         links.show(metrics)
         ports = measured(links.ports(_views(settings, metrics)), metrics, health)
         loop = compose_loop(
-            settings, inventory, ports, None, metrics, links.faults, term=term.term, instance=uuid.uuid4().hex
+            settings, inventory, ports, None, metrics, links.errors, term=term.term, instance=uuid.uuid4().hex
         )
         loop.state.leader = term.leader
         if doubt.is_pausing:
@@ -222,9 +222,9 @@ def _end_term(loop: ControlLoop, leadership: Leadership, doubt: Rarely) -> None:
     raise DeposedError(f"brokers obey a controller of term {loop.deposed_by_term}")
 
 
-def _check(faults: list[str]) -> None:
-    if faults:
-        raise ControllerSettingsError("The controller settings cannot be used:\n- " + "\n- ".join(faults))
+def _check(errors: list[str]) -> None:
+    if errors:
+        raise ControllerSettingsError("The controller settings cannot be used:\n- " + "\n- ".join(errors))
 
 
 class Rarely:
@@ -288,13 +288,13 @@ class KafkaLinks:
         if self._has_wall_time:  # A faster clock cannot be compared with Kafka's.
             self._clock_check.add(record_ms, time.time_ns() // 1_000_000)
 
-    def faults(self) -> dict[str, int]:
+    def errors(self) -> dict[str, int]:
         """Return how many records did not decode or could not be sent, by topic, and whether the clock is wrong."""
         undecodable = sum((reader.undecodable for reader in self._readers), Counter[str]())
-        faults = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
+        errors = {f"undecodable: {topic}": count for topic, count in undecodable.items()}
         if self.ahead_ms:
-            faults[f"clock: s {'ahead of' if self.ahead_ms > 0 else 'behind'} Kafka"] = abs(self.ahead_ms) // 1000
-        return faults | {f"not sent: {topic}": count for topic, count in self._lost().items()}
+            errors[f"clock: s {'ahead of' if self.ahead_ms > 0 else 'behind'} Kafka"] = abs(self.ahead_ms) // 1000
+        return errors | {f"not sent: {topic}": count for topic, count in self._lost().items()}
 
     def show(self, metrics: LoopMetrics) -> None:
         """Make the metrics read what waits, failed and was lost at each scrape."""
@@ -304,7 +304,7 @@ class KafkaLinks:
             ("results", self._results),
             ("announcements", self._announcements),
         ):
-            metrics.kafka_faults.labels(name).set_function(partial(getattr, reader, "fault_count"))
+            metrics.kafka_errors.labels(name).set_function(partial(getattr, reader, "error_count"))
         for topic in (EVENTS, AUDIT, DEAD_LETTERS):
             metrics.records_lost.labels(topic.suffix).set_function(
                 partial(self._lost_count, topic_name(topic, self._plans.topics.namespace))

@@ -15,6 +15,6 @@ class ConnectorSettings:
     Every field has a default. One of the form ``Annotated[int, "what it is"]`` is a setting of the connector's table.
     """
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
         return []

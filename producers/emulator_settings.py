@@ -11,13 +11,13 @@ from typing import Annotated
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.process.run_clock import RunClock
-from regraft.infra.process.serve_metrics import port_faults
+from regraft.infra.process.serve_metrics import port_errors
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
-from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, text_faults, with_texts
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, text_errors, with_texts
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
-from regraft.schemas.sampled_blocks import Sampling, sampling_faults
+from regraft.schemas.sampled_blocks import Sampling, sampling_errors
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 EMULATED, NATS, MQTT, AMQP = "emulated", "nats", "mqtt", "amqp"
@@ -161,9 +161,9 @@ class EmulatorSettings:
         kinds = tuple(OutageKind(kind) for kind in self.chaos_kinds)
         return Chaos(self.chaos_every_s, self.chaos_for_s, kinds, self.chaos_down_share_max, self.chaos_until_s)
 
-    def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        faults = too_small(
+    def errors(self) -> list[str]:
+        """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
+        errors = too_small(
             [
                 ("control_service_ms", self.control_service_ms, 0.0, "a time cannot be negative"),
                 ("queue_length_max", self.queue_length_max, 1, "a broker needs space for one message"),
@@ -179,37 +179,37 @@ class EmulatorSettings:
         )
         for name, value in (("bootstrap", self.bootstrap), ("namespace", self.namespace)):
             if not value.strip():
-                faults.append(f"{name} is empty: name the Kafka servers as host:port and a prefix for the topics")
+                errors.append(f"{name} is empty: name the Kafka servers as host:port and a prefix for the topics")
         if self.link_bytes_per_ms is not None and self.link_bytes_per_ms <= 0:
-            faults.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
+            errors.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
         if self.flush_ms > 1_000:
-            faults.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+            errors.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
         if self.detours not in set(Detours):
-            faults.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
-        faults += sampling_faults(self.sample_counts_s, self.sample_run)
-        faults += self._broker_faults() + self._outage_faults()
-        faults += port_faults(self.metrics_port)
-        faults += [f"workload.{fault}" for fault in self.workload.faults()]
-        return faults + [f"checkins.{fault}" for fault in self.checkins.faults()]
+            errors.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
+        errors += sampling_errors(self.sample_counts_s, self.sample_run)
+        errors += self._broker_errors() + self._outage_errors()
+        errors += port_errors(self.metrics_port)
+        errors += [f"workload.{error}" for error in self.workload.errors()]
+        return errors + [f"checkins.{error}" for error in self.checkins.errors()]
 
-    def _broker_faults(self) -> list[str]:
+    def _broker_errors(self) -> list[str]:
         if self.brokers not in BROKERS:
             return [f"brokers is {self.brokers!r}: one of {', '.join(BROKERS)}"]
         if self.brokers not in REAL_BROKERS:
             return []
-        faults, kind = [], f"brokers = {self.brokers}"
+        errors, kind = [], f"brokers = {self.brokers}"
         if any(text.strip().startswith(OutageKind.SUSPENSION) for text in self.outages):
-            faults.append(
+            errors.append(
                 f"outages has a suspension, which {kind} does not support: nodes share a process, so use death"
             )
         if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            faults.append(f"random_outages has suspension, which {kind} does not support: add kinds death,slow,cut")
+            errors.append(f"random_outages has suspension, which {kind} does not support: add kinds death,slow,cut")
         if self.newcomers:
-            faults.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
-        return faults
+            errors.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
+        return errors
 
-    def _outage_faults(self) -> list[str]:
-        faults = text_faults(self, EMULATOR_TEXTS) + too_small(
+    def _outage_errors(self) -> list[str]:
+        errors = text_errors(self, EMULATOR_TEXTS) + too_small(
             [
                 ("chaos_every_s", 1.0 if self.chaos_every_s is None else self.chaos_every_s, 0.1, "pauses need time"),
                 ("chaos_for_s", self.chaos_for_s, 0.1, "an outage needs time"),
@@ -217,10 +217,10 @@ class EmulatorSettings:
             ]
         )
         if not 0 < self.chaos_down_share_max < 1:
-            faults.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
+            errors.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
         unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
         if unknown or not self.chaos_kinds:
-            faults.append(
+            errors.append(
                 f"random_outages has kinds {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}"
             )
         checks = [(outage_of, text) for text in self.outages] + [(newcomer_of, text) for text in self.newcomers]
@@ -228,5 +228,5 @@ class EmulatorSettings:
             try:
                 check(text)
             except ValueError as error:
-                faults.append(str(error))
-        return faults
+                errors.append(str(error))
+        return errors

@@ -12,11 +12,11 @@ from typing import Annotated
 from urllib.parse import quote
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.process.serve_metrics import port_faults
+from regraft.infra.process.serve_metrics import port_errors
 from regraft.producers.connector_settings import ConnectorSettings
 from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.safe_names import safe_name
-from regraft.schemas.sampled_blocks import Sampling, sampling_faults
+from regraft.schemas.sampled_blocks import Sampling, sampling_errors
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -159,9 +159,9 @@ class NodeSettings:
         """The file with the addresses of the nodes."""
         return self.peers_path or self.inventory_path.with_name("peers.json")
 
-    def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        faults = too_small(
+    def errors(self) -> list[str]:
+        """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
+        errors = too_small(
             [
                 ("flush_ms", self.flush_ms, 10.0, "each flush is a Kafka record"),
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from messages"),
@@ -172,27 +172,27 @@ class NodeSettings:
             ]
         )
         if self.flush_ms > 1_000:
-            faults.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
-        faults += sampling_faults(self.sample_counts_s, self.sample_run)
+            errors.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+        errors += sampling_errors(self.sample_counts_s, self.sample_run)
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
-            faults.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
+            errors.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
         if bool(self.connector_certificate_file) != bool(self.connector_key_file):
-            faults.append("connector_certificate_file and connector_key_file go together: give both or neither")
+            errors.append("connector_certificate_file and connector_key_file go together: give both or neither")
         for name in ("connector", "connector_api"):
             if "@" in (getattr(self, name) or ""):
-                faults.append(
+                errors.append(
                     f"{name} holds a login: use {name}_user and {name}_password_file instead, so that no settings "
                     "contain it"
                 )
         for group in self.groups_once:
             if not group or not group.isprintable() or len(quote(group, safe="")) > GROUP_LENGTH_MAX:
-                faults.append(
+                errors.append(
                     f"groups_once has {group!r}: a group has 1 to {GROUP_LENGTH_MAX} printable characters, as in a URL"
                 )
         if self.listen is not None and not _is_address(self.listen):
-            faults.append(f"listen is {self.listen!r}: it must be host:port with a port from 1 to {PORT_MAX}")
-        return faults + port_faults(self.metrics_port)
+            errors.append(f"listen is {self.listen!r}: it must be host:port with a port from 1 to {PORT_MAX}")
+        return errors + port_errors(self.metrics_port)
 
 
 def _is_address(text: str) -> bool:

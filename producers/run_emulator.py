@@ -70,9 +70,9 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
     wrong, KafkaUnreachableError if Kafka is not available, UnreadableRecordError if a plan cannot be read,
     MetricsPortError if the metrics port is in use.
     """
-    faults = settings.faults()
-    if faults:
-        raise ValueError("; ".join(faults))
+    errors = settings.errors()
+    if errors:
+        raise ValueError("; ".join(errors))
     newcomers = [newcomer_of(text) for text in settings.newcomers]
     inventory = with_newcomers(load_inventory(settings.inventory_path), newcomers)
     metrics, health = EmulatorMetrics(), EmulatorHealth(SILENCE_S_MAX)

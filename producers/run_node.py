@@ -272,9 +272,9 @@ class _NodeRun:
 
     def _show(self) -> None:
         document = self._status()
-        self._health.is_connector_open, self._health.connector_fault = (
+        self._health.is_connector_open, self._health.connector_error = (
             document["is_connector_open"],
-            document["connector_fault"],
+            document["connector_error"],
         )
         self._health.is_in_overlay = document["is_in_overlay"]
         self._metrics.show(document)
@@ -299,7 +299,7 @@ class _NodeRun:
             "is_in_overlay": is_inside,
             "waiting_for": waiting.what,
             "is_connector_open": self._connector.is_open,
-            "connector_fault": self._connector.fault,
+            "connector_error": self._connector.error,
             "is_reading": self._health.is_reading,
             "interests": node.clients.interest_count,
             "publishers": node.clients.publisher_count,

@@ -67,8 +67,8 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
     a server cannot run, InventoryError and ValueError as the emulator does.
     """
     kind = broker_kind(settings.brokers)
-    if faults := settings.faults():
-        raise ValueError("; ".join(faults))
+    if errors := settings.errors():
+        raise ValueError("; ".join(errors))
     inventory = load_inventory(settings.inventory_path)
     if inventory.bootstrap.KIND != TreeConfiguration.KIND:
         raise FleetError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")

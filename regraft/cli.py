@@ -138,14 +138,14 @@ def demo(
     except KeyboardInterrupt:
         typer.echo("Stopped by Ctrl-C: nothing is left running, and no summary was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    faults = failures(summary)
+    errors = failures(summary)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     else:
         show_summary(summary, out, console)
-    for fault in faults:
-        typer.echo(f"Not a success: {fault}.", err=True)
-    if faults:
+    for sentence in errors:
+        typer.echo(f"Failed: {sentence}.", err=True)
+    if errors:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -316,7 +316,7 @@ _register()
 
 
 def main() -> None:
-    """Run the command line; a fault that a user can fix is printed as one sentence, without a traceback."""
+    """Run the command line; an error that a user can fix is printed as one sentence, without a traceback."""
     from regraft.infra.process.describe_os_error import describe_os_error
     from regraft.infra.process.find_extras import describe_missing, extra_of
     from regraft.infra.process.stack_error import CallError, StackError
@@ -326,8 +326,8 @@ def main() -> None:
     try:
         app()
     except SettingsError as error:
-        for fault in error.faults:
-            typer.echo(f"Wrong setting: {fault}{'' if fault.endswith('?') else '.'}", err=True)
+        for sentence in error.errors:
+            typer.echo(f"Wrong setting: {sentence}{'' if sentence.endswith('?') else '.'}", err=True)
         sys.exit(EXIT_CALL)
     except (StackError, RegistryError) as error:
         typer.echo(str(error), err=True)

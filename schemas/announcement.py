@@ -26,7 +26,7 @@ class Announcement(Struct, frozen=True):
     time_ms: TimeMs
 
 
-def announcement_fault(namespace: str, name: str, announcement: Announcement, agent: str | None) -> str:
+def announcement_error(namespace: str, name: str, announcement: Announcement, agent: str | None) -> str:
     """Return why an announcement may not be in the topic with this name, "" if it may.
 
     ``agent`` is the known agent of the broker, None if the broker is unknown. Kafka's rights restrict agents to their

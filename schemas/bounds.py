@@ -2,7 +2,7 @@
 
 The types below bound the values of each field; :func:`schemas.codec.decode` enforces them, and readers of columns use
 :func:`field_bounds`. Bounds are wide enough for all measurements, and narrow enough that sums over a window fit into 64
-bits. A value outside is a fault of the sender, never a large measurement.
+bits. A value outside is an error of the sender, never a large measurement.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def field_bounds(record_type: type[msgspec.Struct]) -> tuple[FieldBound, ...]:
     return tuple(_bounds_of(record_type, ()))
 
 
-def span_fault(start_ms: int, end_ms: int) -> str:
+def span_error(start_ms: int, end_ms: int) -> str:
     """Return what is wrong with the span of a window, "" if nothing is."""
     if 0 < end_ms - start_ms <= WINDOW_MS_MAX:
         return ""

@@ -54,7 +54,7 @@ class BrokerTopics:
         """Return the names of the topic: one for each agent if it is split by agent."""
         return topic_names(topic, self.namespace, self.agents)
 
-    def fault(self, name: str, broker: str) -> str:
+    def error(self, name: str, broker: str) -> str:
         """Return why a record of this broker may not be in the topic with this name, "" if it may."""
         if not self.agent_of or name in {self.name(topic, broker) for topic in TOPICS if topic.is_by_agent}:
             return ""

@@ -47,7 +47,7 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ShownWindow(Struct, frozen=True, kw_only=True):
-    """What a window holds and lacks; ``fault`` is empty if it is complete.
+    """What a window holds and lacks; ``error`` is empty if it is complete.
 
     ``epoch_min`` and ``epoch_max`` are -1 if no broker reported. ``users`` is None if users are not known.
     ``clock_offsets_ms`` has the brokers whose clocks are farthest from Kafka's, negative if behind. If ``sample_share``
@@ -60,7 +60,7 @@ class ShownWindow(Struct, frozen=True, kw_only=True):
     epoch_min: int
     epoch_max: int
     is_complete: bool
-    fault: str
+    error: str
     short_brokers: tuple[str, ...]
     client_changes: int
     late_rows: int
@@ -198,8 +198,8 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
     links: tuple[LinkPair, ...]
     ring: tuple[tuple[str, int], ...]
     refusals: dict[str, int]
-    faults: int
-    fault_text: str
+    errors: int
+    error_text: str
     last_plans: tuple[ShadowPlan, ...]
     regions: tuple[tuple[str, ...], ...] = ()
     region_links: tuple[tuple[int, int], ...] = ()
@@ -294,7 +294,7 @@ class LiveView(ViewCounts, frozen=True, kw_only=True):
     """Everything shown about a control loop. Each field that is not in ViewCounts is a part with its own key.
 
     ``window`` and ``network`` are those of the newest window, None before the first. ``plans`` are sorted by epoch,
-    ``cost`` and ``events`` oldest first. ``refusals`` are counts by verdict, ``faults`` counts by kind of fault in
+    ``cost`` and ``events`` oldest first. ``refusals`` are counts by verdict, ``errors`` counts by kind of error in
     input and output. ``members`` is the fleet.
     """
 
@@ -307,7 +307,7 @@ class LiveView(ViewCounts, frozen=True, kw_only=True):
     refusals: dict[str, int]
     events: tuple[AdaptationEvent, ...]
     last_decision: ShownDecision | None
-    faults: dict[str, int]
+    errors: dict[str, int]
     shadows: dict[str, ShownShadow]
     members: ShownFleet = ShownFleet()
 

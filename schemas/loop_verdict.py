@@ -1,6 +1,6 @@
 """Whether the loop is healthy, and why not: the one rule of `regraft status` and of the dashboard. Pure.
 
-Faults of stages that the live view does not hold belong to :mod:`regraft.stages.judge_status`.
+Errors of stages that the live view does not hold belong to :mod:`regraft.stages.judge_status`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class LoopVerdict(Struct, frozen=True):
 
 
 def judge_loop(
-    view: LiveView | None, alerts: Mapping[str, Any], silent_s: float, now_ms: int, other_faults: Sequence[str] = ()
+    view: LiveView | None, alerts: Mapping[str, Any], silent_s: float, now_ms: int, other_errors: Sequence[str] = ()
 ) -> LoopVerdict:
-    """Return the verdict; ``view`` is None if no controller has written one, ``other_faults`` are known elsewhere."""
-    reasons = [*other_faults, *([] if view is None else _view_faults(view, now_ms))]
+    """Return the verdict; ``view`` is None if no controller has written one, ``other_errors`` are known elsewhere."""
+    reasons = [*other_errors, *([] if view is None else _view_errors(view, now_ms))]
     reasons += [f"alert: {text}" for text in _alert_texts(alerts, CRITICAL)]
     warnings = tuple(_alert_texts(alerts, WARNING))
     if view is None:
@@ -51,48 +51,48 @@ def is_crossed(member: ShownMember) -> bool:
     return member.in_overlay and member.state in (MemberState.DEAD, MemberState.JOINING, MemberState.LEFT)
 
 
-def _view_faults(view: LiveView, now_ms: int) -> list[str]:
-    """Return what is wrong now, without past faults."""
-    faults = []
+def _view_errors(view: LiveView, now_ms: int) -> list[str]:
+    """Return what is wrong now, without past errors."""
+    errors = []
     if view.is_standby and not view.leader:
-        faults.append("this standby knows of no leading controller")
-    faults += [f"the controller's {what}: {count}" for what, count in view.faults.items() if what.startswith("clock")]
+        errors.append("this standby knows of no leading controller")
+    errors += [f"the controller's {what}: {count}" for what, count in view.errors.items() if what.startswith("clock")]
     if view.standby_reason:
-        faults.append(f"this controller must not lead: {view.standby_reason}")
+        errors.append(f"this controller must not lead: {view.standby_reason}")
     if not view.is_standby:
-        faults += _window_faults(view, now_ms) + _plan_faults(view, now_ms) + _deaths(view)
-    return faults
+        errors += _window_errors(view, now_ms) + _plan_errors(view, now_ms) + _deaths(view)
+    return errors
 
 
-def _window_faults(view: LiveView, now_ms: int) -> list[str]:
+def _window_errors(view: LiveView, now_ms: int) -> list[str]:
     window, age_ms_max = view.window, view.limits.window_age_ms_max
     if window is None:
         return ["no window has closed yet"]
     age_ms = now_ms - window.end_ms
-    faults = []
+    errors = []
     if age_ms > age_ms_max:
-        faults.append(
+        errors.append(
             f"the newest window ended {age_ms / 1000:.0f} s ago, and nothing is decided on windows older "
             f"than {age_ms_max / 1000:.0f} s"
         )
     if not window.is_complete:
-        faults.append(f"the newest window is incomplete: {window.fault}")
+        errors.append(f"the newest window is incomplete: {window.error}")
     wrong = {name: ms for name, ms in window.clock_offsets_ms.items() if abs(ms) > CLOCK_OFFSET_MS_MAX}
-    return faults + [f"the clock of {broker} is {offset_text(offset_ms)}" for broker, offset_ms in wrong.items()]
+    return errors + [f"the clock of {broker} is {offset_text(offset_ms)}" for broker, offset_ms in wrong.items()]
 
 
-def _plan_faults(view: LiveView, now_ms: int) -> list[str]:
-    faults = []
+def _plan_errors(view: LiveView, now_ms: int) -> list[str]:
+    errors = []
     for plan in view.plans:
         since_ms = plan.history[-1].time_ms if plan.history else now_ms
         limit_ms = view.limits.phase_ms_max.get(plan.phase)
         if limit_ms is not None and now_ms - since_ms > STALL_FACTOR * limit_ms:
-            faults.append(f"{plan.plan} has been {plan.phase} for {(now_ms - since_ms) / 1000:.0f} s")
-    return faults
+            errors.append(f"{plan.plan} has been {plan.phase} for {(now_ms - since_ms) / 1000:.0f} s")
+    return errors
 
 
 def _deaths(view: LiveView) -> list[str]:
-    """Return a fault if dead or departed brokers are still in the overlay in force; outside it they are not a fault."""
+    """Return an error if dead or departed brokers are in the overlay in force; outside it they are not an error."""
     crossed = [member.broker for member in view.members.members if is_crossed(member)]
     if not crossed:
         return []

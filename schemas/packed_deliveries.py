@@ -71,12 +71,12 @@ class PackedDeliveries(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("publishers", "brokers"):
-            if fault := _names_fault(getattr(self, name)):
-                raise ValueError(f"{name}: {fault}")
-        if fault := next(self._length_faults(), ""):
-            raise ValueError(fault)
-        if fault := _columns_fault(self.columns()):
-            raise ValueError(fault)
+            if error := _names_error(getattr(self, name)):
+                raise ValueError(f"{name}: {error}")
+        if error := next(self._length_errors(), ""):
+            raise ValueError(error)
+        if error := _columns_error(self.columns()):
+            raise ValueError(error)
 
     @property
     def row_count(self) -> int:
@@ -102,7 +102,7 @@ class PackedDeliveries(Struct, frozen=True):
         }
         return DeliveryColumns(_lines(self.publishers), _lines(self.brokers), **arrays)
 
-    def _length_faults(self) -> Iterator[str]:
+    def _length_errors(self) -> Iterator[str]:
         """Yield a text for each column whose length does not fit."""
         rows, cells = self.row_count, len(self.blocks) // LONG.itemsize
         for kind, names, count in ((INDEX, INDEXES, rows), (LONG, SUMS, rows), (LONG, CELLS, cells)):
@@ -116,7 +116,7 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(text.split(SEPARATOR)) if text else ()
 
 
-def _names_fault(text: str) -> str:
+def _names_error(text: str) -> str:
     names = _lines(text)
     lengths = [len(name) for name in names]
     if names and not 0 < min(lengths) <= max(lengths) <= NAME_LENGTH_MAX:
@@ -126,7 +126,7 @@ def _names_fault(text: str) -> str:
     return "" if all(first < second for first, second in pairwise(names)) else "names are not unique and ascending"
 
 
-def _columns_fault(columns: DeliveryColumns) -> str:
+def _columns_error(columns: DeliveryColumns) -> str:
     """Return what is wrong with columns of the right lengths, "" if nothing is."""
     for name in ("publisher", "broker"):
         index, names = getattr(columns, name), getattr(columns, f"{name}s")

@@ -90,12 +90,12 @@ FULL = Sampling()
 
 def power_of(share: float) -> int:
     """Return the power of a share; raise ValueError unless the share is a power of 1/2, at least SHARE_MIN."""
-    if fault := share_fault(share):
-        raise ValueError(f"the share {fault}")
+    if error := share_error(share):
+        raise ValueError(f"the share {error}")
     return round(1 / share).bit_length() - 1
 
 
-def share_fault(share: float) -> str:
+def share_error(share: float) -> str:
     """Return what is wrong with a share, "" if nothing is."""
     inverse = 1 / share if share > 0 else 0.0
     if SHARE_MIN <= share <= 1 and inverse == int(inverse) and int(inverse).bit_count() == 1:
@@ -108,16 +108,16 @@ def share_text(share: float) -> str:
     return f"1 of {round(1 / share)} notifications" if share < 1 else "all notifications"
 
 
-def sampling_faults(counts_s: int, run: int) -> list[str]:
+def sampling_errors(counts_s: int, run: int) -> list[str]:
     """Return what is wrong with how a sample is taken, one sentence each."""
-    faults = []
+    errors = []
     if counts_s < 1:
-        faults.append(f"sample_counts_s is {counts_s}: at least 1, deliveries are reported per second")
+        errors.append(f"sample_counts_s is {counts_s}: at least 1, deliveries are reported per second")
     if run not in RUNS:
-        faults.append(
+        errors.append(
             f"sample_run is {run}: one of {', '.join(map(str, sorted(RUNS)))}, a block of telemetry or a part"
         )
-    return faults
+    return errors
 
 
 def rule_of_counts(block: int) -> SampleRule | None:

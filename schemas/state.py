@@ -15,7 +15,7 @@ from regraft.schemas.bounds import (
     SequenceNumber,
     Sum,
     TimeMs,
-    span_fault,
+    span_error,
 )
 from regraft.schemas.packed_deliveries import PackedDeliveries
 
@@ -126,8 +126,8 @@ class StateRow(Struct, frozen=True):
         bodies = [name for name in BODIES if getattr(self, name) is not None]
         if bodies != [self.kind]:
             raise ValueError(f"a row of kind {self.kind!r} has the bodies {bodies}: it needs only its own")
-        if fault := span_fault(self.window_start_ms, self.window_end_ms):
-            raise ValueError(fault)
+        if error := span_error(self.window_start_ms, self.window_end_ms):
+            raise ValueError(error)
 
 
 class BrokerCompleteness(Struct, frozen=True):
@@ -184,5 +184,5 @@ class WindowClosed(Struct, frozen=True):
     clocks: tuple[BrokerClock, ...] = ()
 
     def __post_init__(self) -> None:
-        if fault := span_fault(self.window_start_ms, self.window_end_ms):
-            raise ValueError(fault)
+        if error := span_error(self.window_start_ms, self.window_end_ms):
+            raise ValueError(error)

@@ -39,24 +39,24 @@ def is_header_name(name: str) -> bool:
     return _HEADER_NAME.fullmatch(name) is not None
 
 
-def subject_fault(subject: str) -> str:
+def subject_error(subject: str) -> str:
     """Return what is wrong with the subject of a message."""
-    return _length_fault(subject) or _subject_fault(subject)
+    return _length_error(subject) or _subject_error(subject)
 
 
-def filter_fault(subject: str) -> str:
+def filter_error(subject: str) -> str:
     """Return what is wrong with a subject that is wanted: the tokens * and, at the end, > stand for others."""
-    return _length_fault(subject) or _filter_fault(subject)
+    return _length_error(subject) or _filter_error(subject)
 
 
-def block_fault(block: bytes) -> str:
+def block_error(block: bytes) -> str:
     """Return what is wrong with a header block; an empty one is right."""
     if len(block) > HEADERS_BYTES_MAX:
         return f"headers of {len(block)} bytes: at most {HEADERS_BYTES_MAX} are carried"
     return "" if not block or _BLOCK.fullmatch(block) else f"{block[:80]!r} is not a header block of NATS"
 
 
-def _length_fault(subject: str) -> str:
+def _length_error(subject: str) -> str:
     length = len(subject)
     if length <= SUBJECT_BYTES_MAX // 4:
         return ""
@@ -68,22 +68,22 @@ def _length_fault(subject: str) -> str:
 
 
 @lru_cache(maxsize=SUBJECTS_KEPT_MAX)
-def _subject_fault(subject: str) -> str:
+def _subject_error(subject: str) -> str:
     tokens = subject.split(".")
     if ANY in tokens or REST in tokens:
         return f"{subject[:80]!r} contains a wildcard: a message cannot be published with it"
-    return _tokens_fault(subject, tokens)
+    return _tokens_error(subject, tokens)
 
 
 @lru_cache(maxsize=SUBJECTS_KEPT_MAX)
-def _filter_fault(subject: str) -> str:
+def _filter_error(subject: str) -> str:
     tokens = subject.split(".")
     if REST in tokens[:-1]:
         return f"{subject[:80]!r} has > before its end: only the last token may be >"
-    return _tokens_fault(subject, tokens)
+    return _tokens_error(subject, tokens)
 
 
-def _tokens_fault(subject: str, tokens: list[str]) -> str:
+def _tokens_error(subject: str, tokens: list[str]) -> str:
     if "" in tokens or any(character.isspace() for character in subject):
         return f"{subject[:80]!r} has an empty token or a space: tokens are joined by one dot each"
     if not is_clean(subject) or UNCLEAN_ANYWHERE.search(subject):

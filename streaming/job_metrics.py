@@ -183,10 +183,10 @@ class JobHealth:
 
     def __call__(self) -> Health:
         """Return the job's health now."""
-        faults = tuple(fault for fault in (self.turns.fault(), self.batches.fault()) if fault is not None)
-        note = "" if self.members is None else self.members.fault
+        errors = tuple(error for error in (self.turns.error(), self.batches.error()) if error is not None)
+        note = "" if self.members is None else self.members.error
         proved = [f"Kafka was asked for telemetry, and what there was processed, {self.batches.silent_s:.0f} s ago"]
         if self.members is not None and self.members.is_proved:
             proved.append("all records of members have arrived up to an end that Kafka named")
-        is_proved = self.has_batch and not faults and not note
-        return Health(self.has_batch and not note, faults, (note,) if note else (), tuple(proved) if is_proved else ())
+        is_proved = self.has_batch and not errors and not note
+        return Health(self.has_batch and not note, errors, (note,) if note else (), tuple(proved) if is_proved else ())

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from regraft.infra.local.secure_spark import rpc_fault
+from regraft.infra.local.secure_spark import rpc_error
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
@@ -33,7 +33,7 @@ from regraft.streaming.measure_backlog import batch_records_max, records_behind,
 from regraft.streaming.open_checkpoint import CheckpointMismatchError, archive_checkpoint, open_checkpoint
 from regraft.streaming.pace_batches import BatchHold
 from regraft.streaming.progress_listener import ProgressListener, batch_began_ms, observed_counts
-from regraft.streaming.size_job import heap_of, heaps_of, log_size, memory_fault
+from regraft.streaming.size_job import heap_of, heaps_of, log_size, memory_error
 from regraft.streaming.source_topics import Offsets, known_brokers, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
@@ -57,7 +57,7 @@ class JobStatus:
     too far from Kafka's time. ``records_newer``: dead letters that a newer Regraft wrote. ``records_lost``: records
     that Kafka deleted before they were read. ``records_behind``: records not read after the last micro-batch.
     ``rows_over``: rows beyond their broker's share of a window, ``boots_cut``: boots that markers leave out,
-    ``rows_failed``: rows whose merging or encoding failed. ``members_fault``: why added brokers may be unknown.
+    ``rows_failed``: rows whose merging or encoding failed. ``members_error``: why added brokers may be unknown.
     ``windows_rewritten``: how many of ``windows`` were written again because their micro-batch ran again.
     """
 
@@ -86,7 +86,7 @@ class JobStatus:
     rows_over: int = 0
     boots_cut: int = 0
     rows_failed: int = 0
-    members_fault: str = ""
+    members_error: str = ""
 
 
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
@@ -96,10 +96,10 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     caller checks first whose clock sets timestamps (:mod:`streaming.check_timestamps`). Raises StreamingJobError, and
     MetricsPortError if the metrics port is in use.
     """
-    if faults := settings.faults():
-        raise StreamingJobError("; ".join(faults), EXIT_REFUSED)
+    if errors := settings.errors():
+        raise StreamingJobError("; ".join(errors), EXIT_REFUSED)
     conf = spark.sparkContext.getConf()
-    if open_rpc := rpc_fault(conf.get("spark.master") or "", conf.get, settings.security):
+    if open_rpc := rpc_error(conf.get("spark.master") or "", conf.get, settings.security):
         raise StreamingJobError(open_rpc, EXIT_REFUSED)
     try:
         settings = open_checkpoint(settings)
@@ -127,8 +127,8 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
             archive_checkpoint(settings)
             raise StreamingJobError(str(error), EXIT_TOPIC_LOST) from error
         except (StreamingJobError, Py4JError, OSError) as error:
-            if fault := memory_fault(error, heap, settings):
-                raise fault from error
+            if explained := memory_error(error, heap, settings):
+                raise explained from error
             raise
         return job.status
 
@@ -300,7 +300,7 @@ class _Job:
     def _take(self, progress: StreamingQueryProgress) -> None:
         status, self._is_repeating = self.status, False
         status.batch_id, status.batch_time_ms = progress.batchId, batch_began_ms(progress)
-        status.members_fault = self._members.fault
+        status.members_error = self._members.error
         self._log_closed(status.batch_time_ms)
         observed = observed_counts(progress)
         status.records += observed.get("records", 0)

@@ -34,7 +34,7 @@ def heaps_of(spark: SparkSession) -> dict[str, str]:
     return {"driver_memory": heap_of(spark)} | ({"executor_memory": executor} if executor else {})
 
 
-def memory_fault(error: BaseException, heap: str, settings: StreamingSettings) -> StreamingJobError | None:
+def memory_error(error: BaseException, heap: str, settings: StreamingSettings) -> StreamingJobError | None:
     """Return an error of one sentence if Java ran out of memory or has ended; None if it still runs."""
     texts = str(error), str(error.__cause__ or "")
     if any(sign in text for sign in OUT_OF_MEMORY for text in texts):

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.local.hadoop_path import HadoopPath
-from regraft.infra.process.serve_metrics import port_faults
+from regraft.infra.process.serve_metrics import port_errors
 from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 from regraft.schemas.units import SECOND_MS
 
@@ -215,21 +215,21 @@ class StreamingSettings:
         left_out = {DRIVER_JAVA_OPTIONS} if is_on_disk else {DRIVER_JAVA_OPTIONS, LOCAL_MANAGER[0]}
         return {name: value for name, value in SPARK_SETTINGS.items() if name not in left_out}
 
-    def faults(self) -> list[str]:
-        """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        faults: list[str] = []
+    def errors(self) -> list[str]:
+        """Return each error as one sentence with the value, the limit and what to do; empty if there is none."""
+        errors: list[str] = []
         if not self.bootstrap.strip():
-            faults.append("bootstrap is empty: name the Kafka servers as host:port")
+            errors.append("bootstrap is empty: name the Kafka servers as host:port")
         if self.checkpoint_uri and not URI.match(self.checkpoint_uri):
-            faults.append(
+            errors.append(
                 f"checkpoint_uri is {self.checkpoint_uri!r}: it must be a scheme and an absolute path, like "
                 "hdfs://NAME/PATH or file:///PATH"
             )
         if not self.namespace.strip():
-            faults.append("namespace is empty: name the prefix of the topics, for example regraft")
+            errors.append("namespace is empty: name the prefix of the topics, for example regraft")
         if self.window_ms < SECOND_MS or self.window_ms % SECOND_MS:
-            faults.append(f"window_ms is {self.window_ms}: deliveries are reported per second, use a multiple of 1000")
-        faults += [
+            errors.append(f"window_ms is {self.window_ms}: deliveries are reported per second, use a multiple of 1000")
+        errors += [
             f"{name} is {value}, at least {least} is needed: {advice}"
             for name, value, least, advice in (
                 ("grace_ms", self.grace_ms, 0, "it is a duration in ms"),
@@ -246,10 +246,10 @@ class StreamingSettings:
             if value < least
         ]
         if self.future_ms_max is not None and self.future_ms_max < 0:
-            faults.append(f"future_ms_max is {self.future_ms_max}: at least 0, it is a distance in ms")
+            errors.append(f"future_ms_max is {self.future_ms_max}: at least 0, it is a distance in ms")
         if self.past_ms_max is not None and self.past_ms_max < self.window_ms:
-            faults.append(
+            errors.append(
                 f"past_ms_max is {self.past_ms_max}, less than a window of {self.window_ms}: good records would be "
                 "refused"
             )
-        return faults + port_faults(self.metrics_port)
+        return errors + port_errors(self.metrics_port)

@@ -27,7 +27,7 @@ from regraft.streaming.streaming_settings import CATCH_UP_GRACE_MS, StreamingSet
 
 
 def parse_settings(arguments: list[str]) -> StreamingSettings:
-    """Return the settings of a command line; if they have faults, argparse prints these and exits with 2."""
+    """Return the settings of a command line; if they have errors, argparse prints these and exits with 2."""
     parser = argparse.ArgumentParser(
         prog="submit_job.py",
         description="Telemetry in Kafka to windowed state in Kafka.",
@@ -59,9 +59,9 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
     given |= _checkpoint(given.pop("checkpoint"), given.pop("directory"))
     given["catch_up_grace_ms"] = max(given.get("grace_ms", 0), CATCH_UP_GRACE_MS)
     settings = StreamingSettings(**given, security=security)
-    faults = settings.faults() + [f"security: {fault}" for fault in security.faults()]
-    if faults:
-        parser.error("; ".join(faults))
+    errors = settings.errors() + [f"security: {error}" for error in security.errors()]
+    if errors:
+        parser.error("; ".join(errors))
     return settings
 
 

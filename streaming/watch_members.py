@@ -38,7 +38,7 @@ class MemberWatcher:
     left out until it has one: otherwise the query would fail.
 
     A consumer that gets nothing looks like one for which there is nothing, so Kafka is asked where the topic ends:
-    ``is_proved`` once that was reached, ``fault`` says why an added broker may be unknown. If records that Kafka has do
+    ``is_proved`` once that was reached, ``error`` says why an added broker may be unknown. If records that Kafka has do
     not arrive, another consumer reads on.
     """
 
@@ -52,7 +52,7 @@ class MemberWatcher:
         self._is_unsaved = False  # A record arrived before the end of the topic, and nothing is stored until then.
         self._reached = 0  # The next offset, after transaction markers as well.
         self._check_at_s = self._prove_at_s = 0.0
-        self.fault, self.is_proved = "", False
+        self.error, self.is_proved = "", False
         self.agent_of: dict[str, str] = {}
         self._waiting: set[str] = set()  # Agents without a topic.
 
@@ -91,9 +91,9 @@ class MemberWatcher:
         assert proof is not None
         assert consumer is not None
         if not proof.ask({(self._topic, 0): self._reached}):
-            self.fault = f"Kafka does not say where {self._topic} ends"
+            self.error = f"Kafka does not say where {self._topic} ends"
             return
-        self.fault = f"records of {self._topic} do not arrive, although Kafka has them" if proof.stalled else ""
+        self.error = f"records of {self._topic} do not arrive, although Kafka has them" if proof.stalled else ""
         self.is_proved = not proof.stalled
         if proof.needs_another_consumer:
             log.error("members_stalled", topic=self._topic, next_offset=self._reached)

@@ -13,7 +13,7 @@ from hypothesis import settings
 from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from tests.list_skips import list_skips
 
-# A busy machine is not a fault: no example fails because it is slow.
+# A busy machine is not an error: no example fails because it is slow.
 settings.register_profile("regraft", deadline=None)
 settings.load_profile("regraft")
 

@@ -36,23 +36,23 @@ def read_known(file: Path = KNOWN_FILE) -> tuple[KnownSkip, ...]:
 
 
 def judge_skips(reasons: Mapping[str, str], known: tuple[KnownSkip, ...]) -> tuple[list[str], list[str]]:
-    """Return one line for each known reason that skipped tests, and a fault for each skip that is not permitted.
+    """Return one line for each known reason that skipped tests, and an error for each skip that is not permitted.
 
     ``reasons`` maps a test's ID to its reason.
     """
     counts: Counter[KnownSkip] = Counter()
-    faults = []
+    errors = []
     for test, reason in reasons.items():
         found = next((each for each in known if each.reason in reason), None)
         if found is None:
-            faults.append(f"{test} was skipped for a reason that is not in {KNOWN_FILE.name}: {reason}")
+            errors.append(f"{test} was skipped for a reason that is not in {KNOWN_FILE.name}: {reason}")
         else:
             counts[found] += 1
     for each, count in counts.items():
         if count > each.tests_max:
-            faults.append(f'{count} tests were skipped for "{each.reason}", at most {each.tests_max} may be')
+            errors.append(f'{count} tests were skipped for "{each.reason}", at most {each.tests_max} may be')
     lines = [f"{count} of at most {each.tests_max}: {each.reason}. {each.needs}" for each, count in counts.items()]
-    return lines, faults
+    return lines, errors
 
 
 @dataclass(eq=False)  # pytest requires plugins to be hashable
@@ -75,13 +75,13 @@ class SkipList:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run that passed but skipped something without permission."""
-        _, faults = judge_skips(self.reasons, self.known)
-        if faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        _, errors = judge_skips(self.reasons, self.known)
+        if errors and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the list, after those of earlier runs in the same file."""
-        lines, faults = judge_skips(self.reasons, self.known)
+        lines, errors = judge_skips(self.reasons, self.known)
         if self.file is not None:
             lines = [*(self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []), *lines]
             self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -89,8 +89,8 @@ class SkipList:
         if lines or self.file is not None:
             terminalreporter.section("skipped, as something is missing here")
             terminalreporter.write_line("\n".join(lines) or "nothing")
-        for fault in faults:
-            terminalreporter.write_line(f"Not to be skipped: {fault}", red=True)
+        for error in errors:
+            terminalreporter.write_line(f"Not to be skipped: {error}", red=True)
 
     def _keep(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         reason = report.longrepr

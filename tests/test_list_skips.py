@@ -23,17 +23,17 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
 
 def test_known_reasons_are_counted_with_what_is_needed() -> None:
     """A reason gets one line, however many tests it skipped."""
-    lines, faults = judge_skips({"a": "Skipped: no such tool on PATH", "b": "Skipped: no such tool"}, (TOOL,))
+    lines, errors = judge_skips({"a": "Skipped: no such tool on PATH", "b": "Skipped: no such tool"}, (TOOL,))
     assert lines == ["2 of at most 2: no such tool. Install it."]
-    assert faults == []
+    assert errors == []
 
 
-def test_more_than_the_bound_and_unknown_reasons_are_faults() -> None:
-    """A reason that skips more tests than permitted, or is not listed, is a fault."""
-    _, faults = judge_skips(dict.fromkeys("abc", "no such tool") | {"d": "tired"}, (TOOL,))
-    assert len(faults) == 2
-    assert "d was skipped for a reason that is not in known_skips.toml: tired" in faults
-    assert '3 tests were skipped for "no such tool", at most 2 may be' in faults
+def test_more_than_the_bound_and_unknown_reasons_are_errors() -> None:
+    """A reason that skips more tests than permitted, or is not listed, is an error."""
+    _, errors = judge_skips(dict.fromkeys("abc", "no such tool") | {"d": "tired"}, (TOOL,))
+    assert len(errors) == 2
+    assert "d was skipped for a reason that is not in known_skips.toml: tired" in errors
+    assert '3 tests were skipped for "no such tool", at most 2 may be' in errors
 
 
 def test_every_known_reason_says_what_it_takes() -> None:

@@ -87,7 +87,7 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     if situation.plan_in_review:
         return Verdict.IN_REVIEW, f"{situation.plan_in_review} waits for approval: one plan at a time"
     if not window.is_complete:
-        return Verdict.INCOMPLETE_STATE, f"the window ending {time_text(window.end_ms)} is incomplete: {window.fault}"
+        return Verdict.INCOMPLETE_STATE, f"the window ending {time_text(window.end_ms)} is incomplete: {window.error}"
     missing = situation.kind.missing_in(situation.state)
     if missing:
         return Verdict.INCOMPLETE_STATE, f"the window ending {time_text(window.end_ms)} {missing}"

@@ -48,7 +48,7 @@ class LoopState:
     ``bill_first`` and ``bill`` are the cost in money in the last complete window of the initial overlay, and in the
     newest one; None if it is not charged. ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is
     how many notifications per second passed each broker when it last reported. ``asked`` is the share that brokers are
-    asked to report. ``decision_times`` are by role and planner. ``faults`` counts records and windows whose handling
+    asked to report. ``decision_times`` are by role and planner. ``errors`` counts records and windows whose handling
     failed, by kind. ``behind_ms`` is how far the clock is behind, by the windows that have closed.
     """
 
@@ -84,7 +84,7 @@ class LoopState:
     asked: SampleRequest = NOTHING_ASKED
     passed_per_s: dict[str, float] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
     command_latencies_ms: dict[str, int] = field(default_factory=dict)
     decision_times: dict[str, DecisionTimes] = field(default_factory=dict)
     cost_points: deque[CostPoint] = field(default_factory=lambda: deque(maxlen=COST_POINTS_MAX))

@@ -69,8 +69,8 @@ class ShadowPlanner:
         self.id_moves = 0
         self._homes = kind.followed_homes(start.epoch)
         self.refusals: Counter[str] = Counter()
-        self.faults = 0
-        self.fault_text = ""
+        self.errors = 0
+        self.error_text = ""
         self._planners = tuple(planners)
         self._kind = kind
         self._settings = settings
@@ -138,7 +138,7 @@ class ShadowPlanner:
         self._kind = kind
 
     def decide(self, acting: Situation, price_of: Price) -> bool:
-        """Decide on the acting planner's situation as if this planner's overlay were in force; return False on a fault.
+        """Decide on the acting planner's situation as if this planner's overlay were in force; False after an error.
 
         ``price_of`` returns what a transition from an overlay would cost, per second.
         """
@@ -148,9 +148,9 @@ class ShadowPlanner:
             decision = decide_plan(situation, self._planners, self.overlay.epoch + 1, self._settings)
         # A shadow planner must not stop the acting one, whatever it raises.
         except Exception as error:
-            self.faults += 1
-            self.fault_text = f"{type(error).__name__}: {error}"
-            if self.faults == 1:
+            self.errors += 1
+            self.error_text = f"{type(error).__name__}: {error}"
+            if self.errors == 1:
                 log.exception("shadow_planner_failed", planner=self.name)
             return False
         if decision.state_verdict is not None:

@@ -68,7 +68,7 @@ class AnnouncementTaker:
         def take(announcement: Announcement) -> None:
             self._outcomes.labels(self._take(announcement, state.fleet, now_ms)).inc()
 
-        handle_each(self._source.poll(), take, state.faults, "announcement that failed")
+        handle_each(self._source.poll(), take, state.errors, "announcement that failed")
         for broker, one in list(self._waiting.items()):
             if now_ms - one.announced_ms > EXPIRY_MS or not may_announce(state.fleet.members.get(broker)):
                 del self._waiting[broker]

@@ -35,7 +35,7 @@ class OrderTaker:
         self._source = source
         self._events = events
         self._audit = audit
-        self.faults: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         self.members: Mapping[str, Member] = {}  # Members that orders may be about; set by the owner of the fleet.
         self._about_members: list[Order] = []
         self._refused: set[tuple[int, int]] = set()  # Offset and time of those refused here.
@@ -85,7 +85,7 @@ class OrderTaker:
         """Return the outcome of an order so far; one whose handling fails is refused, so it is not met again."""
         outcome = "its handling failed, see the controller's log", AuditOutcome.REFUSED
         taken: list[tuple[str, AuditOutcome]] = []
-        handle_each([given], lambda one: taken.append(self._take(one, plan_log)), self.faults, "order that failed")
+        handle_each([given], lambda one: taken.append(self._take(one, plan_log)), self.errors, "order that failed")
         return taken[0] if taken else outcome
 
     def _take(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:

@@ -134,12 +134,12 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         topic_of: Mapping[str, str],
         overlays: Sequence[ConfigurationT],
         unknown_share_max: float,
-        fault: str = "",
+        error: str = "",
     ) -> tuple[ClosedWindow, tuple[str, ...]]:
         """Return the window with data from the register of clients, and the publishers missing from the register.
 
         ``overlays`` are the configurations of the window's first and last epoch. The window is incomplete if the kind
-        needs ``interests`` and there are none (``fault`` says why), or if more than ``unknown_share_max`` of its
+        needs ``interests`` and there are none (``error`` says why), or if more than ``unknown_share_max`` of its
         notifications are of publishers missing from the register. A kind that needs no register returns it unchanged.
         """
         return window, ()

@@ -33,8 +33,8 @@ class RunShadows:
         for shadow in state.shadows:
             with self._timer.timed(state, SHADOW, shadow.name):
                 has_succeeded = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state))
-                if not has_succeeded and shadow.faults == 1:
-                    text = f"shadow planner {shadow.name} failed (nothing else is affected): {shadow.fault_text}"
+                if not has_succeeded and shadow.errors == 1:
+                    text = f"shadow planner {shadow.name} failed (nothing else is affected): {shadow.error_text}"
                     kind, severity = EventKind.PLANNER_FAILED, Severity.WARNING
                     self._events.emit(AdaptationEvent(f"planner-{shadow.name}", kind, severity, now_ms, text))
 

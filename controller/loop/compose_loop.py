@@ -48,7 +48,7 @@ def compose_loop(
     ports: ControlPorts,
     planner: Planner | None = None,
     metrics: LoopMetrics | None = None,
-    port_faults: Callable[[], dict[str, int]] = dict,
+    port_errors: Callable[[], dict[str, int]] = dict,
     stopwatch_s: Callable[[], float] = time.perf_counter,
     *,
     term: int = TERM_FIRST,
@@ -56,7 +56,7 @@ def compose_loop(
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
-    ``planner`` is by default the settings' one; ``port_faults`` returns the ports' counts of faults by name. No
+    ``planner`` is by default the settings' one; ``port_errors`` returns the ports' counts of errors by name. No
     decision depends on ``stopwatch_s``. ``term`` must exceed all earlier leaders' terms, ``instance`` must be unique.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
@@ -85,7 +85,7 @@ def compose_loop(
             RunShadows(situations, shadows, timer, events),
             BoundCost(settings, kind, metrics),
         ),
-        show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, port_faults)),
+        show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, port_errors)),
     )
     return ControlLoop(state, steps, runner)
 

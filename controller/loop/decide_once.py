@@ -85,8 +85,8 @@ class DecideOnce:
             with self._timer.timed(state, ACTING, self._settings.planner):
                 return decide_plan(situation, self._planners, state.plan_log.epoch_next, self._settings)
         except Exception as error:  # A planner may be anybody's code.
-            name, count = self._settings.planner, state.faults["decision that failed"] + 1
-            state.faults["decision that failed"] = count
+            name, count = self._settings.planner, state.errors["decision that failed"] + 1
+            state.errors["decision that failed"] = count
             log.exception("planner_failed", planner=name, count=count)
             if count == 1:
                 text = f"planner {name} failed, nothing is decided on that window: {type(error).__name__}: {error}"

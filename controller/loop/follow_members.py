@@ -111,13 +111,13 @@ class FollowMembers:
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Process orders, announcements, reports and windows, and change the members they concern."""
         orders = self._orders.take_about_members()
-        handle_each(orders, lambda one: self._execute(one, state, now_ms), state.faults, "order about a member")
+        handle_each(orders, lambda one: self._execute(one, state, now_ms), state.errors, "order about a member")
         for one in self._announcements.read(state, now_ms):
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
         self._claims.agent_of = state.fleet.inventory.agent_of
         self._judge_outsiders(self._runner.take_outside(), state, now_ms)
         self._judge_unanswering(state, now_ms)
-        handle_each(state.taken, lambda one: self._follow(one, state, now_ms), state.faults, "window not judged")
+        handle_each(state.taken, lambda one: self._follow(one, state, now_ms), state.errors, "window not judged")
         self._settle(state, now_ms)
         self._measure_repairs(state, now_ms)
         moving = state.plan_log.moving

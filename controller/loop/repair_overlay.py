@@ -215,9 +215,9 @@ class RepairOverlay:
         task = RepairTask(change, state.fleet.inventory, windows, avoided, moves_max, usual_max)
         try:
             repair = self._kind.repaired(self._placed(present, windows), task)
-        except ValueError as fault:
+        except ValueError as error:
             self._report(
-                f"no overlay is possible without {', '.join(sorted(change.lost | change.left))}: {fault}", now_ms
+                f"no overlay is possible without {', '.join(sorted(change.lost | change.left))}: {error}", now_ms
             )
             return None
         window_end_ms = state.newest.end_ms if state.newest is not None else now_ms

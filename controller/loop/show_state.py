@@ -32,7 +32,7 @@ class SettlePlans:
 
 
 class ShowState:
-    """Publishes the state; ``port_faults`` returns the ports' counts of faults, by name."""
+    """Publishes the state; ``port_errors`` returns the ports' counts of errors, by name."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ShowState:
         orders: OrderTaker,
         runner: PlanRunner,
         metrics: LoopMetrics,
-        port_faults: Callable[[], dict[str, int]],
+        port_errors: Callable[[], dict[str, int]],
     ) -> None:
         self._settings = settings
         self._views = ports.views
@@ -50,16 +50,16 @@ class ShowState:
         self._orders = orders
         self._runner = runner
         self._metrics = metrics
-        self._port_faults = port_faults
+        self._port_errors = port_errors
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Publish the state, unless it is unchanged and was published recently."""
         if not state.is_changed and now_ms - state.shown_ms < self._settings.status_ms:
             return
         state.shown_ms, state.is_changed = now_ms, False
-        faults = self._port_faults() | self._windows.faults | state.faults | self._orders.faults
-        faults |= {f"shadow planner: {shadow.name}": shadow.faults for shadow in state.shadows if shadow.faults}
-        set_metrics(self._metrics, state, self._runner.queue_lengths, faults, now_ms)
-        view = render_view(state, self._settings, self._orders.book.in_force(now_ms), faults, now_ms)
+        errors = self._port_errors() | self._windows.errors | state.errors | self._orders.errors
+        errors |= {f"shadow planner: {shadow.name}": shadow.errors for shadow in state.shadows if shadow.errors}
+        set_metrics(self._metrics, state, self._runner.queue_lengths, errors, now_ms)
+        view = render_view(state, self._settings, self._orders.book.in_force(now_ms), errors, now_ms)
         for sink in self._views:
             sink.publish(view, now_ms)

@@ -54,9 +54,9 @@ def _check_history(plan: Plan) -> None:
     """Raise StackError if a plan cannot be resumed because its history does not lead to its phase."""
     last = plan.history[-1].phase if plan.history else None
     if not LIFE[plan.phase].is_final and last is not plan.phase:
-        fault = "is empty" if last is None else f"ends with {last}"
+        error = "is empty" if last is None else f"ends with {last}"
         raise StackError(
-            f"The stored {plan.plan} is {plan.phase}, but its history {fault}: it cannot be resumed. "
+            f"The stored {plan.plan} is {plan.phase}, but its history {error}: it cannot be resumed. "
             "Check at the brokers which overlay is in force, then write a record without a value under its key to "
             "delete it."
         )

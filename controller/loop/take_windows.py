@@ -125,18 +125,18 @@ class TakeWindows:
             self._events.emit(AdaptationEvent("controller", EventKind.WINDOW_STALE, Severity.CRITICAL, now_ms, text))
 
     def _take(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
-        """Cost a window, count it, and report its fault; one that cannot be costed counts as well."""
+        """Cost a window, count it, and report its error; one that cannot be costed counts as well."""
         points: list[CostPoint | None] = []
         handle_each(
-            [window], lambda one: points.append(self._judged(one, state, now_ms)), state.faults, "window not costed"
+            [window], lambda one: points.append(self._judged(one, state, now_ms)), state.errors, "window not costed"
         )
         point = points[0] if points else None
         state.add_window(window, point, now_ms)
-        handle_each([window], lambda one: self._add_bill(one, state), state.faults, "window not billed")
+        handle_each([window], lambda one: self._add_bill(one, state), state.errors, "window not billed")
         self._metrics.windows.labels(str(window.is_complete).lower()).inc()
         if point is not None:
             set_costs(self._metrics, point)
-        # A restarted controller reads old windows again; their faults were reported before.
+        # A restarted controller reads old windows again; their errors were reported before.
         if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
             event = self._refusals.about_window(window, now_ms)
             if event is not None:

@@ -19,7 +19,7 @@ from regraft.infra.process.plug_ins import (
     PlugInError,
     load_part,
     offered_parts,
-    settings_fault,
+    settings_error,
     the_only_one,
 )
 from regraft.overlay.known_kinds import KINDS
@@ -54,7 +54,7 @@ def planner_spec(name: str) -> AnyPlannerSpec:
         raise PlannerError(f"{name!r} is unknown: {way_out}")
     try:
         spec: AnyPlannerSpec = load_part(
-            the_only_one(name, name in PLANNERS, offered), "planner", PlannerSpec, _spec_fault
+            the_only_one(name, name in PLANNERS, offered), "planner", PlannerSpec, _spec_error
         )
         return spec
     except PlugInError as error:
@@ -86,23 +86,23 @@ def planner_of(name: str, **settings: object) -> Planner:
     return spec.with_settings(spec.settings(**settings))
 
 
-def planner_faults(settings: ControllerSettings) -> list[str]:
+def planner_errors(settings: ControllerSettings) -> list[str]:
     """Return one sentence for each planner in the settings that is not available."""
-    faults = []
+    errors = []
     for what, name in _named_in(settings):
         try:
             planner_spec(name)
         except PlannerError as error:
-            faults.append(f"{what} {error}")
-    return faults
+            errors.append(f"{what} {error}")
+    return errors
 
 
-def own_faults(settings: ControllerSettings) -> list[str]:
+def own_errors(settings: ControllerSettings) -> list[str]:
     """Return what is wrong with the planners' own settings, one sentence each."""
-    return [f"planners.{name}: {fault}" for name, own in settings.planners.items() for fault in own.faults()]
+    return [f"planners.{name}: {error}" for name, own in settings.planners.items() for error in own.errors()]
 
 
-def kind_faults(settings: ControllerSettings, kind: str) -> list[str]:
+def kind_errors(settings: ControllerSettings, kind: str) -> list[str]:
     """Return one sentence for each planner in the settings that does not plan for this kind of overlay.
 
     Raises PlannerError if a planner is not available.
@@ -122,11 +122,11 @@ def _named_in(settings: ControllerSettings) -> list[tuple[str, str]]:
     return [(what, name) for what, chain in chains for name in planner_names(chain)]
 
 
-def _spec_fault(spec: AnyPlannerSpec) -> str:
+def _spec_error(spec: AnyPlannerSpec) -> str:
     """Return what else is wrong with a package's planner, or an empty string."""
     if spec.kind not in KINDS:
         return f"it is for overlays of kind {spec.kind!r}, known are {', '.join(KINDS)}"
     plan: Any = spec.plan
     if not callable(plan):
         return f"its plan is a {type(plan).__name__}, not a function"
-    return settings_fault(spec.settings, PlannerSettings)
+    return settings_error(spec.settings, PlannerSettings)

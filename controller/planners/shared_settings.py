@@ -19,12 +19,12 @@ class OrderSettings(PlannerSettings):
     # takes them in random order and ignores true cost, like the paper's brokers, which the lab compares.
     order: Order = "gain"
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if self.order not in ("gain", "arrival"):
-            faults.append(f"order is {self.order!r}: gain or arrival")
-        return faults
+            errors.append(f"order is {self.order!r}: gain or arrival")
+        return errors
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class HorizonSettings(OrderSettings):
 
     horizon_hops: Annotated[int, "eta of Jaeger07 (its default 4), only brokers within this many hops are joined"] = 4
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if self.horizon_hops < 2:
-            faults.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is already linked")
-        return faults
+            errors.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is already linked")
+        return errors
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class SessionSettings(PlannerSettings):
     # Whether links count in delivery delays. Not in the paper, and delays do not count in the default metric.
     link_delays: bool = False
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if not 1 <= self.grape_weight <= 100:
-            faults.append(f"grape_weight is {self.grape_weight}: from 1 to 100 percent")
+            errors.append(f"grape_weight is {self.grape_weight}: from 1 to 100 percent")
         if self.grape_notifications_min < 1:
-            faults.append(
+            errors.append(
                 f"grape_notifications_min is {self.grape_notifications_min}: at least 1, or nothing is known of a "
                 "publisher"
             )
-        return faults
+        return errors
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class ReassignmentSettings(PlannerSettings):
     # computed; the paper's 0.1.
     ring_demand_share_min: float = 0.1
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if not 0 < self.ring_free_s < math.inf:
-            faults.append(f"ring_free_s is {self.ring_free_s}: above 0, or no reassignment could ever pay")
+            errors.append(f"ring_free_s is {self.ring_free_s}: above 0, or no reassignment could ever pay")
         if not 0 <= self.ring_demand_share_min < math.inf:
-            faults.append(f"ring_demand_share_min is {self.ring_demand_share_min}: at least 0")
-        return faults
+            errors.append(f"ring_demand_share_min is {self.ring_demand_share_min}: at least 0")
+        return errors
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,15 @@ class ExchangeSettings(PlannerSettings):
     # The share of the cost that each must save. Default 0.005: few exchanges that matter instead of many small ones.
     gain_share_min: float = 0.005
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if self.exchanges_max < 1:
-            faults.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
+            errors.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
         if self.evaluations_max < 2:
-            faults.append(
+            errors.append(
                 f"evaluations_max is {self.evaluations_max}: at least 2, one to find an exchange and one to cost it"
             )
         if not 0 <= self.gain_share_min < 1:
-            faults.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
-        return faults
+            errors.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
+        return errors

@@ -44,7 +44,7 @@ class KafkaClientRegister:
         return self._reader.undecodable + self._failed
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Why nothing is known; empty if it is."""
         if self._is_too_large:
             return f"the register of clients has more than {SUBSCRIPTIONS_MAX} subscriptions"
@@ -69,7 +69,7 @@ class KafkaClientRegister:
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
         """Return what users want and where, as of the last :meth:`count`; None while unknown."""
-        return None if self.fault else self._clients.interests(brokers)
+        return None if self.error else self._clients.interests(brokers)
 
     @property
     def topic_of(self) -> Mapping[str, str]:
@@ -79,15 +79,15 @@ class KafkaClientRegister:
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
         """The number of subscribers without topics at each broker, as of the last :meth:`count`; None while unknown."""
-        return None if self.fault else self._clients.subscribers_at
+        return None if self.error else self._clients.subscribers_at
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
-        return () if self.fault else self._clients.came_from(home_from, home_to)
+        return () if self.error else self._clients.came_from(home_from, home_to)
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
         """Return the subscribers without topics that each form one of these parts, given by broker and number."""
-        return {} if self.fault else self._clients.named(parts)
+        return {} if self.error else self._clients.named(parts)
 
     @property
     def ended_count(self) -> int:
@@ -115,5 +115,5 @@ class KafkaClientRegister:
         self._clients = RegisteredClients()
         log.warning(
             "register_dropped",
-            reason=f"{self.fault}: nothing is decided on a ring; on a tree set controller.subscription_lifetime_s",
+            reason=f"{self.error}: nothing is decided on a ring; on a tree set controller.subscription_lifetime_s",
         )

@@ -20,18 +20,18 @@ INVENTORY, KEYS, YES = "inventory", "trusted-keys", b"yes"
 class LeaderBasis:
     """The digest of an inventory, empty if unknown, and whether orders can be verified by trusted keys.
 
-    ``keys_fault`` is why a file of keys that the settings name cannot be used.
+    ``keys_error`` is why a file of keys that the settings name cannot be used.
     """
 
     inventory: str = ""
     has_keys: bool = False
-    keys_fault: str = ""
+    keys_error: str = ""
 
     @classmethod
     def of(cls, inventory: Inventory, keys: TrustedKeys, *, is_named: bool) -> LeaderBasis:
         """Return the basis of a controller with this inventory and these keys, whose file may be named or a default."""
         keys.refresh()
-        return cls(inventory.digest, not keys.fault and bool(keys.by_name), keys.fault if is_named else "")
+        return cls(inventory.digest, not keys.error and bool(keys.by_name), keys.error if is_named else "")
 
     @classmethod
     def in_headers(cls, message: Message) -> LeaderBasis:
@@ -48,8 +48,8 @@ class LeaderBasis:
 
     def objection(self, earlier: LeaderBasis, leader: str) -> str:
         """Return why a controller with this basis must not follow a leader that had ``earlier``; empty if it may."""
-        if self.keys_fault:
-            return f"orders cannot be verified: {self.keys_fault}"
+        if self.keys_error:
+            return f"orders cannot be verified: {self.keys_error}"
         if earlier.inventory not in ("", self.inventory):
             return (
                 f"its inventory ({self.inventory}: brokers and initial overlay) differs from that of {leader}, which "

@@ -195,7 +195,7 @@ class MemoryClients:
         self._homes_before = kept | moved
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Why nothing is known."""
         return "" if self.is_known else "the register of clients is empty"
 

@@ -224,7 +224,7 @@ def _ask(term: HeldTerm, fleet: FleetView, settings: ControllerSettings) -> dict
             {topics.name(RESULTS, broker): CommandResult for broker in asked},
             since_ms,
             letters.send,
-            lambda topic, result: topics.fault(topic, result.broker),
+            lambda topic, result: topics.error(topic, result.broker),
         )
         held.callback(answers.close)
         deadline_s, asked_s = time.monotonic() + ANSWER_S_MAX, 0.0

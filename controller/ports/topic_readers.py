@@ -23,7 +23,7 @@ from regraft.infra.kafka.kafka_clients import Option, open_consumer
 from regraft.infra.kafka.read_messages import names_found
 from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.process.log_sparsely import is_logged
-from regraft.schemas.announcement import Announcement, announcement_fault
+from regraft.schemas.announcement import Announcement, announcement_error
 from regraft.schemas.command import CommandResult
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import ANNOUNCEMENTS, RESULTS
@@ -75,7 +75,7 @@ class TopicReader(Generic[Record]):
 
     ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it has
     begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is skipped,
-    and so is one that ``fault`` (topic, record) rejects with a reason. ``on_time`` gets the newest timestamp of each
+    and so is one that ``error`` (topic, record) rejects with a reason. ``on_time`` gets the newest timestamp of each
     read to the end, once all that was there at the start has been read.
     """
 
@@ -83,17 +83,17 @@ class TopicReader(Generic[Record]):
     record_types: Mapping[str, type[Record]]
     since_ms: int
     on_letter: Callable[[DeadLetter], None]
-    fault: Callable[[str, Record], str] | None = None
+    error: Callable[[str, Record], str] | None = None
     on_time: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         self._consumer = _consumer(self.kafka)
-        self._decoder = RecordDecoder(self.on_letter, self.fault)
+        self._decoder = RecordDecoder(self.on_letter, self.error)
         self._assigned = False
         self._awaited: dict[str, type[Record]] = {}
         self._unread: set[tuple[str, int]] = set()
         self._retry_at_s = 0.0
-        self._faults = 0
+        self._errors = 0
         self.assigned_count = 0
 
     @property
@@ -107,9 +107,9 @@ class TopicReader(Generic[Record]):
         return self._assigned
 
     @property
-    def fault_count(self) -> int:
-        """The number of read faults since the start."""
-        return self._faults
+    def error_count(self) -> int:
+        """The number of read errors since the start."""
+        return self._errors
 
     def poll(self) -> list[Record]:
         """Return new records, at most RECORDS_PER_POLL_MAX; does not wait."""
@@ -131,7 +131,7 @@ class TopicReader(Generic[Record]):
         try:
             messages = self._consumer.consume(count_max, timeout=0)
         except KafkaException as failure:
-            self._report_fault(str(failure))
+            self._report_error(str(failure))
             return []
         for message in messages:
             if (error := message.error()) is not None:
@@ -164,7 +164,7 @@ class TopicReader(Generic[Record]):
             if position.error is not None:
                 raise KafkaException(position.error)
         except KafkaException as error:
-            self._report_fault(str(error))
+            self._report_error(str(error))
             return None
         return max(position.offset, 0)
 
@@ -173,7 +173,7 @@ class TopicReader(Generic[Record]):
         try:
             self._consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=True)
         except KafkaException as error:
-            self._report_fault(str(error))
+            self._report_error(str(error))
 
     def close(self) -> None:
         """Close the connection."""
@@ -183,7 +183,7 @@ class TopicReader(Generic[Record]):
         if error.code() == KafkaError._PARTITION_EOF:
             self._unread.discard(place)
             return
-        self._report_fault(error.str())
+        self._report_error(error.str())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             # The topic was deleted: find it once it exists again; records read twice change nothing.
             self.start_over()
@@ -196,7 +196,7 @@ class TopicReader(Generic[Record]):
             starts = [start for topic in self.record_types for start in self._starts(topic)]
             self._consumer.assign(starts)
         except KafkaException as error:
-            self._report_fault(str(error))
+            self._report_error(str(error))
             return False
         self._unread = {(start.topic, start.partition) for start in starts}
         self._assigned = True
@@ -213,7 +213,7 @@ class TopicReader(Generic[Record]):
                 starts = self._starts(topic)
                 self._consumer.incremental_assign(starts)
             except KafkaException as error:
-                self._report_fault(f"{topic}: {error}")
+                self._report_error(f"{topic}: {error}")
                 continue
             self._unread |= {(start.topic, start.partition) for start in starts}
             self.record_types = {**self.record_types, topic: self._awaited.pop(topic)}
@@ -235,10 +235,10 @@ class TopicReader(Generic[Record]):
                 start.offset = end
         return starts
 
-    def _report_fault(self, reason: str) -> None:
-        self._faults += 1
-        if is_logged(self._faults):
-            log.warning("kafka_read_failed", topics=list(self.record_types), reason=reason, count=self._faults)
+    def _report_error(self, reason: str) -> None:
+        self._errors += 1
+        if is_logged(self._errors):
+            log.warning("kafka_read_failed", topics=list(self.record_types), reason=reason, count=self._errors)
 
 
 def _consumer(kafka: KafkaAccess) -> Consumer:
@@ -264,7 +264,7 @@ class AnnouncementReader(TopicReader[Announcement]):
     def __init__(
         self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, on_letter: Callable[[DeadLetter], None]
     ) -> None:
-        super().__init__(kafka, {}, since_ms, on_letter, self._fault)
+        super().__init__(kafka, {}, since_ms, on_letter, self._error)
         self._plans = plans
         self._search_at_s = 0.0
 
@@ -284,12 +284,12 @@ class AnnouncementReader(TopicReader[Announcement]):
         try:
             return names_found(self._consumer, ANNOUNCEMENTS, self._plans.topics.namespace, CALL_S)
         except KafkaException as error:
-            self._report_fault(str(error))
+            self._report_error(str(error))
             return []
 
-    def _fault(self, name: str, announcement: Announcement) -> str:
+    def _error(self, name: str, announcement: Announcement) -> str:
         topics = self._plans.topics
-        return announcement_fault(topics.namespace, name, announcement, topics.agent_of.get(announcement.broker))
+        return announcement_error(topics.namespace, name, announcement, topics.agent_of.get(announcement.broker))
 
 
 class ResultReader(TopicReader[CommandResult]):
@@ -303,7 +303,7 @@ class ResultReader(TopicReader[CommandResult]):
             dict.fromkeys(plans.topics.names(RESULTS), CommandResult),
             since_ms,
             on_letter,
-            lambda name, result: plans.topics.fault(name, result.broker),
+            lambda name, result: plans.topics.error(name, result.broker),
         )
         self._plans = plans
 

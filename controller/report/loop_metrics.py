@@ -40,7 +40,7 @@ class LoopMetrics:
             "Links exchanged, ring IDs or places changed, publishers or users moved by plans executed and kept.",
             ["what"],
         )
-        self.faults = gauge("faults", "Faults at the ports of the process since it started, by kind.", ["what"])
+        self.errors = gauge("errors", "Errors at the ports of the process since it started, by kind.", ["what"])
         self.results_foreign = counter(
             "results_foreign", "Ignored answers of brokers, by what is foreign in them: plan, digest, term.", ["part"]
         )
@@ -142,7 +142,7 @@ class LoopMetrics:
             ["queue"],
         )
         self.view_failures = gauge("view_failures", "Failed writes of the live view since the start.")
-        self.kafka_faults = gauge("kafka_faults", "Failed reads of Kafka since the start, by source.", ["source"])
+        self.kafka_errors = gauge("kafka_errors", "Failed reads of Kafka since the start, by source.", ["source"])
         self.records_lost = gauge(
             "records_lost", "Records that Kafka did not accept since the start, by topic.", ["topic"]
         )
@@ -170,6 +170,6 @@ class LoopHealth:
 
     def __call__(self) -> Health:
         """Return the controller's present health."""
-        fault, objection = self.pulse.fault(), self.objection
+        error, objection = self.pulse.error(), self.objection
         is_ready = (self.has_plans or self.is_standby) and not objection
-        return Health(is_ready, () if fault is None else (fault,), (objection,) if objection else ())
+        return Health(is_ready, () if error is None else (error,), (objection,) if objection else ())

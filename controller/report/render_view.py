@@ -24,9 +24,9 @@ from regraft.schemas.shown_limits import ShownLimits
 
 
 def render_view(
-    state: LoopState, settings: ControllerSettings, orders: OrdersInForce, faults: dict[str, int], now_ms: int
+    state: LoopState, settings: ControllerSettings, orders: OrdersInForce, errors: dict[str, int], now_ms: int
 ) -> LiveView:
-    """Return the present state as a view. ``faults`` counts what went wrong at the ports, by name."""
+    """Return the present state as a view. ``errors`` counts what went wrong at the ports, by name."""
     log, newest, decision = state.plan_log, state.newest, state.last_decision
     plans = log.plans
     phases = Counter(plan.phase for plan in plans)
@@ -60,7 +60,7 @@ def render_view(
         refusals=dict(state.refusals),
         events=tuple(state.events),
         last_decision=None if decision is None else shown_decision(decision, log.present.HAS_SLOTS),
-        faults=faults,
+        errors=errors,
         members=shown_fleet(state, now_ms),
         shadows={shadow.name: shown_shadow(shadow) for shadow in state.shadows},
     )

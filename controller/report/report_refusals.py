@@ -33,7 +33,7 @@ class RefusalEvents:
             return None
         subject = window_name(window.end_ms)
         cause = ",".join(window.short_brokers) or "rows"
-        return self._event(EventKind.WINDOW_INCOMPLETE, cause, subject, window.fault, now_ms, Severity.WARNING)
+        return self._event(EventKind.WINDOW_INCOMPLETE, cause, subject, window.error, now_ms, Severity.WARNING)
 
     def about_decision(self, decision: Decision, now_ms: int, *, is_usual: bool = False) -> AdaptationEvent | None:
         """Return an event if a decision refused for other reasons than the last one reported, else None.

@@ -25,9 +25,9 @@ def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:
 
 
 def set_metrics(
-    metrics: LoopMetrics, state: LoopState, queue_lengths: Mapping[str, int], faults: Mapping[str, int], now_ms: int
+    metrics: LoopMetrics, state: LoopState, queue_lengths: Mapping[str, int], errors: Mapping[str, int], now_ms: int
 ) -> None:
-    """Set the gauges of plans, changes, queues of the plan runner, port faults, window age and brokers' clocks."""
+    """Set the gauges of plans, changes, queues of the plan runner, port errors, window age and brokers' clocks."""
     plan_log = state.plan_log
     metrics.epoch.set(plan_log.present.epoch)
     for phase in PlanPhase:
@@ -38,8 +38,8 @@ def set_metrics(
     metrics.changes.labels("ring_ids").set(sum(len(plan.id_moves) for plan in executed))
     for queue, length in queue_lengths.items():
         metrics.queue_length.labels(queue).set(length)
-    for what, count in faults.items():
-        metrics.faults.labels(what).set(count)
+    for what, count in errors.items():
+        metrics.errors.labels(what).set(count)
     for standing in MemberState:
         metrics.members.labels(standing).set(len(state.fleet.in_state(standing)))
     metrics.announced_brokers.set(len(state.announced))

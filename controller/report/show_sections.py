@@ -125,7 +125,7 @@ def shown_window(window: ClosedWindow) -> ShownWindow:
         epoch_min=window.epoch_min,
         epoch_max=window.epoch_max,
         is_complete=window.is_complete,
-        fault=window.fault,
+        error=window.error,
         short_brokers=window.short_brokers,
         client_changes=window.client_changes,
         late_rows=window.late_rows,
@@ -233,8 +233,8 @@ def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
         region_links=overlay.region_links,
         epoch_start=shadow.epoch_start,
         refusals=dict(shadow.refusals),
-        faults=shadow.faults,
-        fault_text=shadow.fault_text,
+        errors=shadow.errors,
+        error_text=shadow.error_text,
         last_plans=tuple(
             ShadowPlan(
                 **_changes(plan, plan.has_places),

@@ -18,7 +18,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
-from regraft.infra.process.serve_metrics import port_faults
+from regraft.infra.process.serve_metrics import port_errors
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
@@ -91,16 +91,16 @@ class LinkSettings:
         bool, "the inventory's costs are placeholders: estimate the links that nobody measures"
     ] = False
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = values_below(self, {"cost_per_ms": 0, "correction_share_min": 0})
+        errors = values_below(self, {"cost_per_ms": 0, "correction_share_min": 0})
         if self.estimate_unmeasured and not self.cost_per_ms:
-            faults.append(
+            errors.append(
                 "estimate_unmeasured is true and cost_per_ms 0: estimates need measured costs, set it above 0"
             )
         if self.drift_share_max <= 0:
-            faults.append(f"drift_share_max is {self.drift_share_max}: above 0, no model is exact")
-        return faults
+            errors.append(f"drift_share_max is {self.drift_share_max}: above 0, no model is exact")
+        return errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +247,7 @@ class ControllerSettings:
         """The name of this controller, for people."""
         return self.instance or f"{socket.gethostname()}:{os.getpid()}"
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return all that is wrong with the settings and their combination, one sentence each."""
         least = {
             "horizon_windows_min": 2,  # One window shows no spread, so it cannot separate gain from noise.
@@ -262,57 +262,57 @@ class ControllerSettings:
             "proposals_max": 1,
             "status_ms": 1,
         }
-        faults = values_below(self, least) + self.decision.faults() + self.members.faults() + self.links.faults()
-        faults += [f"sampling.{fault}" for fault in self.sampling.faults()]
-        faults += self._kind_faults()
+        errors = values_below(self, least) + self.decision.errors() + self.members.errors() + self.links.errors()
+        errors += [f"sampling.{error}" for error in self.sampling.errors()]
+        errors += self._kind_errors()
         if not self.bootstrap:
-            faults.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
-        faults += self._horizon_faults() + port_faults(self.metrics_port)
+            errors.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")
+        errors += self._horizon_errors() + port_errors(self.metrics_port)
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
-            faults.append(
+            errors.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "
                 f"to {SESSION_MS_MAX}, since no controller leads for that long"
             )
         if len(self.instance) > NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(self.instance):
-            faults.append(
+            errors.append(
                 f"instance is {self.instance[:NAME_LENGTH_MAX]!r}: a readable name of at most "
                 f"{NAME_LENGTH_MAX} characters"
             )
         if not 0 < self.assembly.completeness_share_min <= 1:
-            faults.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
+            errors.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
         if self.transition.resend_ms >= self.transition.prepare_ms:
-            faults.append(
+            errors.append(
                 f"resend_ms is {self.transition.resend_ms}, prepare_ms {self.transition.prepare_ms}: a command must be "
                 "repeated at least once before its phase times out"
             )
         if self.tick_ms > self.transition.resend_ms:
-            faults.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
-        return faults
+            errors.append(f"tick_ms is {self.tick_ms}, resend_ms {self.transition.resend_ms}: the tick must be shorter")
+        return errors
 
-    def _kind_faults(self) -> list[str]:
-        faults = []
+    def _kind_errors(self) -> list[str]:
+        errors = []
         if self.degree_max is not None and self.degree_max < 2:
-            faults.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
+            errors.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
         if not 0 <= self.ring_delay_weight < math.inf:
-            faults.append(f"ring_delay_weight is {self.ring_delay_weight}: at least 0")
+            errors.append(f"ring_delay_weight is {self.ring_delay_weight}: at least 0")
         if self.user_load_max < 1:
-            faults.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
-        return faults
+            errors.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
+        return errors
 
-    def _horizon_faults(self) -> list[str]:
-        faults = []
+    def _horizon_errors(self) -> list[str]:
+        errors = []
         if len(set(self.shadow_planners)) < len(self.shadow_planners):
-            faults.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
+            errors.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         if not 0 < self.horizon_lifetimes < math.inf:
-            faults.append(
+            errors.append(
                 f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs some traffic to judge by"
             )
         if not 0 <= self.recent_lifetimes < math.inf:
-            faults.append(
+            errors.append(
                 f"recent_lifetimes is {self.recent_lifetimes}: at least 0, which uses the whole horizon at once"
             )
         if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:
-            faults.append(
+            errors.append(
                 f"subscription_lifetime_s is {self.subscription_lifetime_s}: above 0, or none to have it measured"
             )
-        return faults
+        return errors

@@ -75,7 +75,7 @@ class DecisionSettings:
         """Return within how many seconds a plan must earn its transition cost; ``lifetime_s`` is None if unknown."""
         return self.pay_back_s if lifetime_s is None else min(self.pay_back_s, self.pay_back_lifetimes * lifetime_s)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
         least = {
             "changes_per_plan_max": 1,
@@ -94,14 +94,14 @@ class DecisionSettings:
             "window_age_ms_max": 1,
             "mute_ms": 0,
         }
-        faults = values_below(self, least)
+        errors = values_below(self, least)
         for name in ("pay_back_s", "pay_back_lifetimes"):
             if getattr(self, name) <= 0:
-                faults.append(f"{name} is {getattr(self, name)}: above 0, a change needs time to pay for itself")
+                errors.append(f"{name} is {getattr(self, name)}: above 0, a change needs time to pay for itself")
         for name in ("gain_share_min", "change_share_min"):
             if getattr(self, name) >= 1:
-                faults.append(f"{name} is {getattr(self, name)}: below 1, no change saves the whole cost")
-        return faults
+                errors.append(f"{name} is {getattr(self, name)}: below 1, no change saves the whole cost")
+        return errors
 
 
 def values_below(settings: object, least: dict[str, int]) -> list[str]:

@@ -49,7 +49,7 @@ class MemberSettings:
     # Default 10 minutes.
     come_ms_max: int = 10 * MINUTE_MS
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
         least = {
             "silence_ms": 1,
@@ -62,10 +62,10 @@ class MemberSettings:
             "announced_max": 1,
             "come_ms_max": 1,
         }
-        faults = values_below(self, least)
+        errors = values_below(self, least)
         if not 0 < self.deaths_share_max <= 1:
-            faults.append(
+            errors.append(
                 f"deaths_share_max is {self.deaths_share_max}: above 0, or no broker could be declared dead, "
                 "and at most 1"
             )
-        return faults
+        return errors

@@ -13,6 +13,6 @@ class PlannerSettings:
     generated.
     """
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
         return []

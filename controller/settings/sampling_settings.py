@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from regraft.controller.settings.decision_settings import values_below
-from regraft.schemas.sampled_blocks import power_of, share_fault
+from regraft.schemas.sampled_blocks import power_of, share_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +36,20 @@ class SamplingSettings:
         """The power of the smallest share, 2 ** -power."""
         return power_of(self.share_min)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = values_below(self, {"deliveries_max": 0, "calm_windows": 3})
-        if fault := share_fault(self.share_min):
-            faults.append(f"share_min {fault}")
+        errors = values_below(self, {"deliveries_max": 0, "calm_windows": 3})
+        if error := share_error(self.share_min):
+            errors.append(f"share_min {error}")
         if not 0 < self.delay_windows_max < math.inf:
-            faults.append(
+            errors.append(
                 f"delay_windows_max is {self.delay_windows_max}: above 0, windows cannot come before their end"
             )
         if self.share_min == 1.0:
-            faults += [
+            errors += [
                 f"{name} is {getattr(self, name):g}, but share_min is 1, which asks for everything: lower that, or "
                 f"leave {name} out"
                 for name in ("delay_windows_max", "deliveries_max", "calm_windows")
                 if getattr(self, name) != getattr(SamplingSettings, name)
             ]
-        return faults
+        return errors

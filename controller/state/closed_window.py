@@ -17,7 +17,7 @@ from regraft.schemas.write_times import time_text
 class ClosedWindow:
     """One window as the controller uses it.
 
-    ``fault`` is empty if the window is complete, else it describes what is missing; ``short_brokers`` names the brokers
+    ``error`` is empty if the window is complete, else it describes what is missing; ``short_brokers`` names the brokers
     with too few batches. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1 if no
     broker reported. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at which each
     publisher last published in the window, ``homeless`` are the publishers without known home, because its telemetry is
@@ -43,7 +43,7 @@ class ClosedWindow:
     epoch_min: int = -1
     epoch_max: int = -1
     short_brokers: tuple[str, ...] = ()
-    fault: str = ""
+    error: str = ""
     late_rows: int = 0
     homes: Mapping[str, str] = field(default_factory=dict)
     homeless: frozenset[str] = frozenset()
@@ -180,7 +180,7 @@ class ClosedWindow:
     @property
     def is_complete(self) -> bool:
         """Return True if decisions may be based on the window."""
-        return not self.fault
+        return not self.error
 
     @property
     def epoch(self) -> int | None:

@@ -19,7 +19,7 @@ from regraft.schemas.clock_offsets import clock_offsets_ms
 from regraft.schemas.name_some import name_some
 from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
 
-BROKERS_NAMED_MAX = 5  # Brokers named in a fault; the others are only counted.
+BROKERS_NAMED_MAX = 5  # Brokers named in an error; the others are only counted.
 
 
 @dataclass
@@ -152,10 +152,10 @@ class WindowAssembler:
         short = self._short_brokers(known)
         newest = {entry.broker: entry for entry in sorted(known, key=lambda entry: entry.boot) if entry.received}
         counted = [entry for entry in known if entry.broker in self._awaited]
-        faults = [f"rows missing: {count} of kind {kind}" for kind, count in sorted(missing_rows.items())]
+        errors = [f"rows missing: {count} of kind {kind}" for kind, count in sorted(missing_rows.items())]
         if short:
             named = name_some([f"{broker} ({why})" for broker, why in short.items()], BROKERS_NAMED_MAX)
-            faults.append(f"too few batches of {named}")
+            errors.append(f"too few batches of {named}")
         offsets_ms = clock_offsets_ms(clock for clock in marker.clocks if clock.broker in self._known)
         rows = list(window.rows.values())
         deliveries = gather_deliveries(rows, self._brokers, (window.end_ms - start_ms) / 1000)
@@ -169,7 +169,7 @@ class WindowAssembler:
             epoch_min=min((entry.epoch_min for entry in counted), default=-1),
             epoch_max=max((entry.epoch_max for entry in counted), default=-1),
             short_brokers=tuple(short),
-            fault="; ".join(faults),
+            error="; ".join(errors),
             late_rows=marker.late_rows,
             homes=deliveries.homes,
             homeless=deliveries.homeless,

@@ -133,12 +133,12 @@ class WindowReader:
         self.complete: deque[ClosedWindow] = deque(maxlen=max(settings.horizon_windows_max, settings.verify_windows))
 
     @property
-    def faults(self) -> dict[str, int]:
+    def errors(self) -> dict[str, int]:
         """The number of records that could not be used, by reason."""
-        faults = self._assembler.refused + self._unknown
+        errors = self._assembler.refused + self._unknown
         if self._ports.clients.unplaced:
-            faults["user at an unknown broker"] = self._ports.clients.unplaced
-        return {f"state: {why}": count for why, count in faults.items()}
+            errors["user at an unknown broker"] = self._ports.clients.unplaced
+        return {f"state: {why}": count for why, count in errors.items()}
 
     @property
     def behind_ms(self) -> int:
@@ -260,7 +260,7 @@ class WindowReader:
         clients, kind = self._ports.clients, self._kind
         interests = clients.interests(self._fleet.inventory.brokers)
         share_max = 1 - self._settings.assembly.completeness_share_min
-        known, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.fault)
+        known, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.error)
         if unknown:
             self._unknown["publisher without a topic in a window"] += len(unknown)
         return known

@@ -1,6 +1,6 @@
 """Find out why Kafka cannot be used, step by step: name, port, TLS, certificate, login, rights.
 
-In: how to reach Kafka, and the topics to use. Out: the first fault and its remedy, or what was found. It writes nothing
+In: how to reach Kafka, and the topics to use. Out: the first error and its remedy, or what was found. It writes nothing
 to Kafka. Other needs of a machine belong to ``doctor``.
 """
 
@@ -22,56 +22,56 @@ from regraft.infra.kafka.kafka_clients import open_admin
 
 TIMEOUT_S = 5.0
 SHOWN_MAX = 5
-# OpenSSL's codes for faults of certificates.
+# OpenSSL's codes for errors of certificates.
 NOT_YET_VALID, EXPIRED, HOST_MISMATCH, ADDRESS_MISMATCH = 9, 10, 62, 64
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaFault:
+class Diagnosis:
     """What is wrong, and what to do, one sentence each."""
 
     found: str
     to_do: str
 
 
-def check_kafka(kafka: KafkaAccess, topics: Sequence[str] = (), timeout_s: float = TIMEOUT_S) -> KafkaFault | str:
-    """Return the first fault, else what was found; several servers are checked one by one."""
+def check_kafka(kafka: KafkaAccess, topics: Sequence[str] = (), timeout_s: float = TIMEOUT_S) -> Diagnosis | str:
+    """Return the first error, else what was found; several servers are checked one by one."""
     for server in kafka.bootstrap.split(","):
-        fault = _check_server(server.strip(), kafka.security, timeout_s)
-        if fault is not None:
-            return fault
+        error = _check_server(server.strip(), kafka.security, timeout_s)
+        if error is not None:
+            return error
     return _check_login(kafka, topics, timeout_s)
 
 
-def why_closed(kafka: KafkaAccess, timeout_s: float = TIMEOUT_S) -> KafkaFault | None:
+def why_closed(kafka: KafkaAccess, timeout_s: float = TIMEOUT_S) -> Diagnosis | None:
     """Return why none of the servers accepts connections, as found at the first; None if one of them does."""
-    faults = []
+    errors = []
     for server in kafka.bootstrap.split(","):
-        fault = _check_server(server.strip(), kafka.security, timeout_s)
-        if fault is None:
+        error = _check_server(server.strip(), kafka.security, timeout_s)
+        if error is None:
             return None
-        faults.append(fault)
-    return faults[0]
+        errors.append(error)
+    return errors[0]
 
 
-def _check_server(server: str, security: KafkaSecurity, timeout_s: float) -> KafkaFault | None:
+def _check_server(server: str, security: KafkaSecurity, timeout_s: float) -> Diagnosis | None:
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     try:
         socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
     except OSError as error:
-        return KafkaFault(f"the name {host} does not resolve ({error.strerror})", "Correct the name, or check DNS.")
+        return Diagnosis(f"the name {host} does not resolve ({error.strerror})", "Correct the name, or check DNS.")
     try:
         with socket.create_connection((host, int(port)), timeout_s) as connection:
             return _check_tls(connection, server, host, security) if security.tls else None
     except TimeoutError:
-        return KafkaFault(f"{server} does not answer within {timeout_s:g} s", "Check for a firewall or a wrong port.")
+        return Diagnosis(f"{server} does not answer within {timeout_s:g} s", "Check for a firewall or a wrong port.")
     except OSError as error:
         to_do = "Start Kafka, or correct the port; check that it listens on this address."
-        return KafkaFault(f"port {port} of {host} is closed ({error.strerror or error})", to_do)
+        return Diagnosis(f"port {port} of {host} is closed ({error.strerror or error})", to_do)
 
 
-def _check_tls(connection: socket.socket, server: str, host: str, security: KafkaSecurity) -> KafkaFault | None:
+def _check_tls(connection: socket.socket, server: str, host: str, security: KafkaSecurity) -> Diagnosis | None:
     context = ssl.create_default_context(cafile=security.trusted_file)
     context.check_hostname = security.check_host_name
     if security.certificate_file is not None:
@@ -81,59 +81,59 @@ def _check_tls(connection: socket.socket, server: str, host: str, security: Kafk
         with context.wrap_socket(connection, server_hostname=host):
             return None
     except ssl.SSLCertVerificationError as error:
-        return _certificate_fault(error, server, host)
+        return _certificate_diagnosis(error, server, host)
     except (ssl.SSLError, ConnectionError) as error:
         reason = getattr(error, "reason", None) or "it closed the connection"
         to_do = "Use its TLS port, or set kafka.security.tls to false if the network is trusted."
-        return KafkaFault(f"{server} does not speak TLS ({reason})", to_do)
+        return Diagnosis(f"{server} does not speak TLS ({reason})", to_do)
 
 
-def _certificate_fault(error: ssl.SSLCertVerificationError, server: str, host: str) -> KafkaFault:
+def _certificate_diagnosis(error: ssl.SSLCertVerificationError, server: str, host: str) -> Diagnosis:
     if error.verify_code in (HOST_MISMATCH, ADDRESS_MISMATCH):
         to_do = "Use a name that the certificate covers, or have one issued for this name."
-        return KafkaFault(f"the certificate of {server} is for another name than {host}", to_do)
+        return Diagnosis(f"the certificate of {server} is for another name than {host}", to_do)
     if error.verify_code in (EXPIRED, NOT_YET_VALID):
         is_over = error.verify_code == EXPIRED
         what = "has expired" if is_over else "is not valid yet"
-        return KafkaFault(f"the certificate of {server} {what}", "Renew it, and check the clocks on both sides.")
+        return Diagnosis(f"the certificate of {server} {what}", "Renew it, and check the clocks on both sides.")
     to_do = "Name its authority's certificate in kafka.security.ca_file, once you have verified it."
-    return KafkaFault(f"the certificate of {server} is not trusted ({error.verify_message})", to_do)
+    return Diagnosis(f"the certificate of {server} is not trusted ({error.verify_message})", to_do)
 
 
-def _check_login(kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
+def _check_login(kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> Diagnosis | str:
     errors: list[KafkaError] = []
     admin = open_admin(kafka, timeout_s, on_error=errors.append)
     try:
         brokers = admin.list_topics(timeout=timeout_s).brokers
     except KafkaException as error:
         admin.poll(0)
-        return _login_fault(kafka, [*errors, error.args[0]])
+        return _login_diagnosis(kafka, [*errors, error.args[0]])
     rights = _check_rights(admin, kafka, topics, timeout_s) if topics else ""
-    return rights if isinstance(rights, KafkaFault) else f"{kafka.bootstrap} answers, {len(brokers)} brokers{rights}"
+    return rights if isinstance(rights, Diagnosis) else f"{kafka.bootstrap} answers, {len(brokers)} brokers{rights}"
 
 
-def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault:
+def _login_diagnosis(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> Diagnosis:
     security, reasons = kafka.security, "; ".join(dict.fromkeys(error.str() for error in errors))
     refused = next((error for error in errors if error.code() == KafkaError._AUTHENTICATION), None)
     if refused is not None and "upported" in refused.str():
         to_do = "Set kafka.security.mechanism to one of them."
-        return KafkaFault(f"{kafka.bootstrap} does not accept {security.mechanism} ({_short(refused.str())})", to_do)
+        return Diagnosis(f"{kafka.bootstrap} does not accept {security.mechanism} ({_short(refused.str())})", to_do)
     if refused is not None:
         to_do = "Correct kafka.security.username, or the password that password_file names."
-        return KafkaFault(
+        return Diagnosis(
             f"{kafka.bootstrap} refuses the credentials of {security.username or 'an anonymous client'}", to_do
         )
     if "ertificate" in reasons:
         to_do = "Name one that it trusts in kafka.security.certificate_file and key_file."
-        return KafkaFault(f"{kafka.bootstrap} does not accept the client certificate", to_do)
+        return Diagnosis(f"{kafka.bootstrap} does not accept the client certificate", to_do)
     to_do = f"Compare with Kafka's listeners: the connection used {security.protocol}, as kafka.security says."
     if security.mechanism is None:
         to_do += " It may require a login: set kafka.security.mechanism, username and password_file."
-    return KafkaFault(f"{kafka.bootstrap} accepts connections but does not answer ({_short(reasons)})", to_do)
+    return Diagnosis(f"{kafka.bootstrap} accepts connections but does not answer ({_short(reasons)})", to_do)
 
 
-def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
-    """Return a fault if the login may use none of the existing topics, else a text on missing and barred ones."""
+def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> Diagnosis | str:
+    """Return an error if the login may use none of the existing topics, else a text on missing and barred ones."""
     request = admin.describe_topics(
         TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout_s
     )
@@ -148,14 +148,14 @@ def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str],
             elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 barred.append(name)
             else:
-                return KafkaFault(f"{kafka.bootstrap} does not describe {name} ({error.args[0].str()})", "See its log.")
+                return Diagnosis(f"{kafka.bootstrap} does not describe {name} ({error.args[0].str()})", "See its log.")
         else:
             if operations and not operations & {AclOperation.READ, AclOperation.WRITE, AclOperation.ALL}:
                 barred.append(name)
     who = kafka.security.username or "this client"
     if barred and len(barred) == len(topics) - len(missing):
         to_do = "Give it the rights that docs/security.md lists."
-        return KafkaFault(f"{who} may not read or write any topic, such as {barred[0]}", to_do)
+        return Diagnosis(f"{who} may not read or write any topic, such as {barred[0]}", to_do)
     remark = f", {len(missing)} of {len(topics)} topics are missing" if missing else ", all topics exist"
     shown = ", ".join(barred[:SHOWN_MAX]) + (" ..." if len(barred) > SHOWN_MAX else "")
     return f"{remark}; {who} may not read or write {shown}" if barred else remark

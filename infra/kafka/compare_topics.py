@@ -57,17 +57,17 @@ def configuration_of(topic: Topic, broker_count: int) -> dict[str, str]:
     return {**options, "cleanup.policy": "compact", "segment.bytes": str(COMPACTED_SEGMENT_BYTES)}
 
 
-def shape_faults(topic: Topic, partitions: int, replicas: int, broker_count: int) -> list[str]:
+def shape_errors(topic: Topic, partitions: int, replicas: int, broker_count: int) -> list[str]:
     """Return what is wrong with the number of partitions and replicas, one phrase each."""
-    faults = []
+    errors = []
     if partitions < topic.partitions:
-        faults.append(f"partitions is {partitions}, not {topic.partitions}")
+        errors.append(f"partitions is {partitions}, not {topic.partitions}")
     if partitions > topic.partitions and topic.is_one_log:
-        faults.append(f"partitions is {partitions}, not {topic.partitions}: its records need one order")
+        errors.append(f"partitions is {partitions}, not {topic.partitions}: its records need one order")
     wanted = durability_of(broker_count).replicas
     if replicas < wanted:
-        faults.append(f"replicas is {replicas}, not {wanted}, with {broker_count} brokers")
-    return faults
+        errors.append(f"replicas is {replicas}, not {wanted}, with {broker_count} brokers")
+    return errors
 
 
 def wrong_options(topic: Topic, actual: Mapping[str, str], broker_count: int) -> dict[str, str]:

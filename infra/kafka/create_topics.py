@@ -23,7 +23,7 @@ from regraft.infra.kafka.compare_topics import (
     TIMESTAMP_TYPE,
     configuration_of,
     durability_of,
-    shape_faults,
+    shape_errors,
     wrong_options,
 )
 from regraft.infra.kafka.kafka_access import KafkaAccess
@@ -189,11 +189,11 @@ def _check(kafka: KafkaAccess, admin: AdminClient, wanted: dict[str, Topic]) -> 
         partitions = cluster.topics[name].partitions
         replicas = min((len(one.replicas) for one in partitions.values()), default=0)
         wrong = wrong_options(topic, actual, brokers)
-        faults = shape_faults(topic, len(partitions), replicas, brokers)
-        faults += [f"{key} is {actual.get(key)}, not {value}" for key, value in wrong.items()]
-        if faults:
+        errors = shape_errors(topic, len(partitions), replicas, brokers)
+        errors += [f"{key} is {actual.get(key)}, not {value}" for key, value in wrong.items()]
+        if errors:
             how = f" ({alter_hint(kafka, name, wrong)})" if wrong else ""
             raise TopicMismatchError(
-                f"Topic {name} is not as schemas/topics.py has it ({'; '.join(faults)}): "
+                f"Topic {name} is not as schemas/topics.py has it ({'; '.join(errors)}): "
                 f"alter it{how} or delete it, or choose another namespace."
             )

@@ -88,12 +88,12 @@ class LetterShare:
 class RecordDecoder:
     """Decodes messages; an invalid record is logged, counted in ``undecodable`` by topic, and becomes a dead letter.
 
-    So does a record for which ``fault(topic, record)`` returns a reason; an empty reason accepts it. ``on_letter`` gets
+    So does a record for which ``error(topic, record)`` returns a reason; an empty reason accepts it. ``on_letter`` gets
     the dead letters within the ``share`` of their sender.
     """
 
-    def __init__(self, on_letter: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:
-        self._on_letter, self._fault = on_letter, fault
+    def __init__(self, on_letter: Callable[[DeadLetter], None], error: Callable[[str, Any], str] | None = None) -> None:
+        self._on_letter, self._error = on_letter, error
         self.share = LetterShare()
         self.undecodable: Counter[str] = Counter()
 
@@ -107,7 +107,7 @@ class RecordDecoder:
         except UndecodableRecordError as error:
             self._refuse(message, value, str(error))
             return None
-        reason = "" if self._fault is None else self._fault(message.topic() or "", record)
+        reason = "" if self._error is None else self._error(message.topic() or "", record)
         if reason:
             self._refuse(message, value, reason)
             return None

@@ -50,9 +50,9 @@ class KafkaSecurity(ConnectionSecurity):
         transport = "SSL" if self.tls else "PLAINTEXT"
         return transport if self.mechanism is None else f"SASL_{transport}"
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
-        return [*super().faults(), *self._tls_faults(), *self._login_faults()]
+        return [*super().errors(), *self._tls_errors(), *self._login_errors()]
 
     def client_options(self) -> dict[str, str]:
         """Return the options of librdkafka, which include secrets: never log them. Raises SecretMissingError."""
@@ -88,36 +88,36 @@ class KafkaSecurity(ConnectionSecurity):
             options["sasl.oauthbearer.token.endpoint.url"] = self.token_url or ""
         return {f"kafka.{name}": value for name, value in options.items()}
 
-    def _tls_faults(self) -> list[str]:
-        faults = []
+    def _tls_errors(self) -> list[str]:
+        errors = []
         if not self.tls:
             names = ("certificate_file", "key_file", *(("ca_file",) if self.token_url is None else ()))
             named = [name for name in names if getattr(self, name) is not None]
-            faults += [f"{name} is given, but tls is false: set tls, or leave it out" for name in named]
+            errors += [f"{name} is given, but tls is false: set tls, or leave it out" for name in named]
             if not self.check_host_name:
-                faults.append("check_host_name is false, but so is tls: there is no certificate to check")
+                errors.append("check_host_name is false, but so is tls: there is no certificate to check")
         if self.mechanism is not None and not self.tls and not self.allow_unencrypted_login:
-            faults.append(
+            errors.append(
                 f"mechanism is {self.mechanism} without tls: set tls, or allow_unencrypted_login where nobody else can "
                 "read the network"
             )
-        return faults
+        return errors
 
-    def _login_faults(self) -> list[str]:
+    def _login_errors(self) -> list[str]:
         given = {"username": bool(self.username), "password_file": self.password_file is not None}
         if self.mechanism is None:
             return [f"{name} is given without a mechanism: {_LISTED}" for name, is_so in given.items() if is_so]
         if self.mechanism not in MECHANISMS:
             return [f"mechanism is {self.mechanism!r}: {_LISTED}"]
-        faults = [
+        errors = [
             f"mechanism is {self.mechanism} without {name}: give it" for name, is_so in given.items() if not is_so
         ]
         if self.mechanism == OAUTHBEARER:
-            return [*faults, *self._token_faults()]
+            return [*errors, *self._token_errors()]
         named = [name for name in ("token_url", "token_scope") if getattr(self, name) is not None]
-        return faults + [f"{name} is given with {self.mechanism}: only {OAUTHBEARER} uses tokens" for name in named]
+        return errors + [f"{name} is given with {self.mechanism}: only {OAUTHBEARER} uses tokens" for name in named]
 
-    def _token_faults(self) -> list[str]:
+    def _token_errors(self) -> list[str]:
         url = self.token_url or ""
         if "@" in url:  # Settings are shown, so the URL must not hold a secret.
             return ["token_url holds credentials: give them as username and password_file"]
@@ -188,14 +188,14 @@ class KafkaAccess:
 _LISTED = f"take one of {', '.join(MECHANISMS)}"
 
 
-def address_faults(bootstrap: str) -> list[str]:
+def address_errors(bootstrap: str) -> list[str]:
     """Return what is wrong with servers as host:port, separated by commas, one sentence each."""
-    faults = []
+    errors = []
     for server in (each.strip() for each in bootstrap.split(",")):
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < PORTS:
-            faults.append(f"{server!r} is not an address: give the servers as host:port, separated by commas")
-    return faults
+            errors.append(f"{server!r} is not an address: give the servers as host:port, separated by commas")
+    return errors
 
 
 def _given(options: dict[str, object]) -> dict[str, str]:

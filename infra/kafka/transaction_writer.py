@@ -103,15 +103,15 @@ class TransactionWriter:
 
     def _on_failure(self, error: KafkaException) -> None:
         """Log a failure, and choose how to continue: retry the commit, abort, or raise WriterLostError."""
-        fault: KafkaError = error.args[0]
-        self._count_failure(fault.str())
-        if fault.fatal():
+        cause: KafkaError = error.args[0]
+        self._count_failure(cause.str())
+        if cause.fatal():
             was_away = time.monotonic() - self._stored_s > TRANSACTION_MS / 1000
             # After this time Kafka itself aborts an open transaction.
-            raise WriterLostError(fault.str(), is_taken_over=fault.code() in FENCED and not was_away) from error
+            raise WriterLostError(cause.str(), is_taken_over=cause.code() in FENCED and not was_away) from error
         # A commit without an answer is repeated; a transaction that was only partly filled is aborted. So is an abort
         # without one: while it is under way, a commit is refused as long as it is tried.
-        is_commit_open = self._is_filled and fault.retriable() and not fault.txn_requires_abort()
+        is_commit_open = self._is_filled and cause.retriable() and not cause.txn_requires_abort()
         self._must_abort = self._must_abort or (self._is_open and not is_commit_open)
 
     def _count_failure(self, reason: str) -> None:

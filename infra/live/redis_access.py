@@ -29,23 +29,23 @@ class RedisAccess:
         """Return True if the connection is encrypted."""
         return urlsplit(self.url).scheme == "rediss"
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains the URL or a secret."""
-        faults, security = self.security.faults(), self.security
+        errors, security = self.security.errors(), self.security
         if not self.is_tls:
             names = ("ca_file", "certificate_file", "key_file")
             named = [name for name in names if getattr(security, name) is not None]
-            faults += [f"{name} is given, but the URL is not rediss://: use such a URL" for name in named]
+            errors += [f"{name} is given, but the URL is not rediss://: use such a URL" for name in named]
             if not security.check_host_name:
-                faults.append(
+                errors.append(
                     "check_host_name is false, but the URL is not rediss://: there is no certificate to check"
                 )
         has_password = security.password_file is not None
         if security.username is not None and not has_password:
-            faults.append("username is given without password_file: give it")
+            errors.append("username is given without password_file: give it")
         if has_password and "@" in urlsplit(self.url).netloc:
-            faults.append("a password is named, but the URL holds credentials as well: remove them from the URL")
-        return faults
+            errors.append("a password is named, but the URL holds credentials as well: remove them from the URL")
+        return errors
 
     def client_options(self) -> dict[str, Any]:
         """Return the keyword arguments of redis-py's ``from_url``, including secrets. Raises SecretMissingError."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka import KafkaException, TopicPartition
 
-from regraft.infra.kafka.check_kafka import KafkaFault, check_kafka
+from regraft.infra.kafka.check_kafka import Diagnosis, check_kafka
 from regraft.infra.kafka.compare_topics import durability_note
 from regraft.infra.kafka.create_topics import count_brokers
 from regraft.infra.kafka.kafka_access import KafkaAccess
@@ -126,9 +126,9 @@ def _packages() -> Finding:
     checkout = find_checkout()
     if checkout is None:
         return _extras()
-    faults = package_faults((checkout / "requirements.lock").read_text())
-    if faults:
-        shown = "; ".join(faults[:SHOWN_MAX]) + (" ..." if len(faults) > SHOWN_MAX else "")
+    errors = package_errors((checkout / "requirements.lock").read_text())
+    if errors:
+        shown = "; ".join(errors[:SHOWN_MAX]) + (" ..." if len(errors) > SHOWN_MAX else "")
         return Finding("packages", FindingStatus.WARN, shown, "Run `rm -rf .venv && make setup` for the locked ones.")
     return Finding("packages", FindingStatus.OK, "as in requirements.lock")
 
@@ -141,7 +141,7 @@ def _extras() -> Finding:
     return Finding("packages", FindingStatus.OK, "installed outside a checkout: there is no lock to compare with")
 
 
-def package_faults(lock: str) -> list[str]:
+def package_errors(lock: str) -> list[str]:
     """Return how the installed packages differ from the text of a lock; a package with a marker may be absent."""
     locked: dict[str, set[str]] = {}
     optional: set[str] = set()
@@ -149,17 +149,17 @@ def package_faults(lock: str) -> list[str]:
         locked.setdefault(name, set()).add(version)
         if marker:
             optional.add(name)
-    faults = []
+    errors = []
     for name, versions in sorted(locked.items()):
         try:
             installed = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             if name not in optional:
-                faults.append(f"{name} is not installed")
+                errors.append(f"{name} is not installed")
             continue
         if installed not in versions:
-            faults.append(f"{name} is {installed}, locked {' or '.join(sorted(versions))}")
-    return faults
+            errors.append(f"{name} is {installed}, locked {' or '.join(sorted(versions))}")
+    return errors
 
 
 def _java(environ: Mapping[str, str]) -> Finding:
@@ -241,7 +241,7 @@ def _servers(
         finding = check_kafka(
             kafka, [name for topic in TOPICS for name in topic_names(topic, namespace, agents)], SERVER_TIMEOUT_S
         )
-        if isinstance(finding, KafkaFault):
+        if isinstance(finding, Diagnosis):
             yield Finding("kafka server", FindingStatus.MISSING, finding.found, finding.to_do)
         else:
             yield Finding("kafka server", FindingStatus.OK, finding)

@@ -227,10 +227,10 @@ def _run_ivy(jar_set: JarSet, cache_dir: Path, staging: Path, advance: Advance) 
         process.kill()
         process.wait()
     log_file.write_text("".join(lines))
-    return "" if code == 0 else f"Ivy: {_first_fault(lines)}; its log is {log_file}"
+    return "" if code == 0 else f"Ivy: {_first_error(lines)}; its log is {log_file}"
 
 
-def _first_fault(lines: Sequence[str]) -> str:
+def _first_error(lines: Sequence[str]) -> str:
     """Return the most useful line of Ivy's report: a missing network first, then what was not found."""
     for sign in ("not found.", "Server access error", "UNRESOLVED", "FAILED", "unresolved", "not found:", "ERROR"):
         for line in lines:

@@ -1,7 +1,7 @@
 """Files and directories on Hadoop's file systems: hdfs://, s3a://, file:///, and others that Spark's Java supports.
 
 In: a URI, and the Spark session of this process. Out: the methods of ``pathlib.Path`` that read, replace and list small
-files; faults raise OSError. The contents of files belong to other modules.
+files; errors raise OSError. The contents of files belong to other modules.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def write_properties(secret_file: Path, properties_file: Path) -> None:
     _write_privately(properties_file, "".join(f"{name} {value}\n" for name, value in properties.items()))
 
 
-def rpc_fault(master: str, setting: Callable[[str, str], str | None], kafka: KafkaSecurity) -> str:
+def rpc_error(master: str, setting: Callable[[str, str], str | None], kafka: KafkaSecurity) -> str:
     """Return why tasks must not carry Kafka's login to this master's executors, "" if they may.
 
     ``setting(name, default)`` reads the settings of the session.
@@ -45,10 +45,10 @@ def rpc_fault(master: str, setting: Callable[[str, str], str | None], kafka: Kaf
     has_secrets = kafka.mechanism is not None or kafka.key_file is not None
     if not has_secrets or master.startswith(LOCAL_MASTER):
         return ""
-    faults = {name: setting(name, "false") == "true" for name in (AUTHENTICATE, ENCRYPT, ENCRYPT_BY_TLS)}
-    if faults[AUTHENTICATE] and (faults[ENCRYPT] or faults[ENCRYPT_BY_TLS]):
+    errors = {name: setting(name, "false") == "true" for name in (AUTHENTICATE, ENCRYPT, ENCRYPT_BY_TLS)}
+    if errors[AUTHENTICATE] and (errors[ENCRYPT] or errors[ENCRYPT_BY_TLS]):
         return ""
-    missing = AUTHENTICATE if not faults[AUTHENTICATE] else ENCRYPT
+    missing = AUTHENTICATE if not errors[AUTHENTICATE] else ENCRYPT
     return (
         f"Kafka's login would reach the executors of {master} over connections that are not protected ({missing} is "
         "false): give spark.secret_file the secret of the cluster, or set spark.authenticate, "

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _make_archives(java: JavaRuntime, console: Console) -> None:
-    """Make what lets Kafka and Spark start sooner; without it they start as well, so no fault here ends the set-up."""
+    """Make what lets Kafka and Spark start sooner; without it they start as well, so no error here ends the set-up."""
     try:
         make_archives(java, archived_programs(java), console.print)
     except (StackError, OSError, subprocess.SubprocessError) as error:

@@ -11,7 +11,7 @@ from regraft.infra.local.supervise import ServiceFailedError, Supervisor
 from regraft.infra.process.find_port import check_port
 
 TRIES = 3
-BIND_FAULT = "address already in use"  # Compared without case.
+BIND_ERROR = "address already in use"  # Compared without case.
 
 Address = TypeVar("Address")
 
@@ -31,7 +31,7 @@ def start_on_port(
         try:
             supervisor.start(service)
         except ServiceFailedError as error:
-            if port is not None or attempt + 1 == TRIES or BIND_FAULT not in error.log_tail.lower():
+            if port is not None or attempt + 1 == TRIES or BIND_ERROR not in error.log_tail.lower():
                 raise
         else:
             return address

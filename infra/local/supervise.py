@@ -34,7 +34,7 @@ EVENTS_MAX = 10_000
 KILL_WAIT_S = 5.0
 OWN_NAME = "supervisor"
 TOO_SLOW = (
-    " If its log shows no fault, this machine is busy or slow: raise run.patience, {patience:g} now"
+    " If its log shows no error, this machine is busy or slow: raise run.patience, {patience:g} now"
     " (`--set run.patience=3`, for `regraft servers` `--patience 3`)."
 )
 WRAPPER = Path(__file__).with_name("die_with_parent.py")
@@ -211,13 +211,13 @@ class Supervisor:
     def _call(self, action: Callable[[], None]) -> None:
         """Run an action in the supervisor's thread and wait for it."""
         done = threading.Event()
-        faults: list[BaseException] = []
+        errors: list[BaseException] = []
 
         def run() -> None:
             try:
                 action()
-            except Exception as fault:
-                faults.append(fault)
+            except Exception as error:
+                errors.append(error)
             finally:
                 done.set()
 
@@ -227,8 +227,8 @@ class Supervisor:
         while not done.wait(1.0):
             if not self._thread.is_alive():
                 raise RuntimeError("The supervisor was stopped meanwhile.")
-        if faults:
-            raise faults[0]
+        if errors:
+            raise errors[0]
 
     def _run(self) -> None:
         try:
@@ -372,7 +372,7 @@ class Supervisor:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception:  # a listener's fault must not end the thread that owns the children
+            except Exception:  # a listener's error must not end the thread that owns the children
                 log.exception("service_listener_failed", service=event.service, what=str(kind))
 
 

@@ -61,8 +61,8 @@ class OrderJudge:
             return f"its record has the key {key[:KEY_LENGTH_MAX]!r}, that of such an order is {order.key!r}"
         if not order.signature and not order.key_name:
             return "" if self._allow_unsigned else "it is unsigned, and orders.allow_unsigned is off"
-        if self._keys.fault:
-            return f"it is unknown whether its key {order.key_name!r} is trusted: {self._keys.fault}"
+        if self._keys.error:
+            return f"it is unknown whether its key {order.key_name!r} is trusted: {self._keys.error}"
         trusted = self._keys.by_name.get(order.key_name)
         if trusted is None:
             return f"its key {order.key_name!r} is not trusted"
@@ -70,9 +70,9 @@ class OrderJudge:
             trusted.public.verify(order.signature, order.signed_text(self._namespace))
         except InvalidSignature:
             return f"its signature is not that of {order.key_name} over this order in {self._namespace}"
-        return _key_fault(trusted, order, written_ms) or self._time_fault(order, written_ms, is_by_kafka)
+        return _key_error(trusted, order, written_ms) or self._time_error(order, written_ms, is_by_kafka)
 
-    def _time_fault(self, order: Order, written_ms: int, is_by_kafka: bool) -> str:
+    def _time_error(self, order: Order, written_ms: int, is_by_kafka: bool) -> str:
         if not is_by_kafka:
             return (
                 "its topic keeps the times of writers, so its age is unknown: set the topic's "
@@ -102,7 +102,7 @@ class OrderJudge:
             del self._nonces[oldest]
 
 
-def _key_fault(trusted: TrustedKey, order: Order, written_ms: int) -> str:
+def _key_error(trusted: TrustedKey, order: Order, written_ms: int) -> str:
     if trusted.is_revoked:
         return f"the key {trusted.name} is revoked"
     if written_ms > trusted.not_after_ms:

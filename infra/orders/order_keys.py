@@ -191,24 +191,24 @@ def read_trusted_keys(file: Path) -> dict[str, TrustedKey]:
 
 
 def _trusted_key(file: Path, name: str, entry: Any) -> TrustedKey:
-    def fault(what: str) -> OrderKeyError:
+    def refused(what: str) -> OrderKeyError:
         return OrderKeyError(f"The trusted key {name} in {file} {what}.")
 
     if not isinstance(entry, dict) or not set(entry) <= ENTRY_NAMES:
-        raise fault(f"must be a table of {', '.join(sorted(ENTRY_NAMES))}")
+        raise refused(f"must be a table of {', '.join(sorted(ENTRY_NAMES))}")
     not_after, kinds = entry.get("not_after"), entry.get("orders", [str(kind) for kind in OrderKind])
     if not isinstance(not_after, datetime) or not_after.tzinfo is None:
-        raise fault("needs an expiry date, for example not_after = 2030-01-31T00:00:00Z")
+        raise refused("needs an expiry date, for example not_after = 2030-01-31T00:00:00Z")
     if not isinstance(kinds, list) or not set(kinds) <= set(OrderKind):
-        raise fault(f"has orders {kinds!r}: a list of {', '.join(OrderKind)}")
+        raise refused(f"has orders {kinds!r}: a list of {', '.join(OrderKind)}")
     flags = {flag: entry.get(flag, False) for flag in ("for_others", "revoked")}
     for flag, value in flags.items():
         if not isinstance(value, bool):
-            raise fault(f"has {flag} {value!r}: true or false")
+            raise refused(f"has {flag} {value!r}: true or false")
     try:
         public = Ed25519PublicKey.from_public_bytes(base64.b64decode(entry.get("public", ""), validate=True))
     except (ValueError, TypeError, binascii.Error) as error:
-        raise fault("has no public key that is 32 bytes in base64") from error
+        raise refused("has no public key that is 32 bytes in base64") from error
     allowed = frozenset(OrderKind(kind) for kind in kinds)
     ends_ms = int(not_after.timestamp() * 1000)
     return TrustedKey(name, public, ends_ms, allowed, flags["for_others"], flags["revoked"])
@@ -217,7 +217,7 @@ def _trusted_key(file: Path, name: str, entry: Any) -> TrustedKey:
 class TrustedKeys:
     """The trusted keys of a file, read again when it changes; ``version`` counts successful reads.
 
-    If the file becomes unusable, ``fault`` says why and the last keys are kept, so that orders in force stay in force:
+    If the file becomes unusable, ``error`` says why and the last keys are kept, so that orders in force stay in force:
     a mistake in the file does not end a pause. No new signed order may be followed until it is repaired.
     """
 
@@ -226,7 +226,7 @@ class TrustedKeys:
         self._check_at_s = 0.0
         self._seen: tuple[int, int, int] | None = (0, 0, 0)  # Different from any file and from a missing one.
         self.by_name: Mapping[str, TrustedKey] = {}
-        self.fault = "no file of trusted keys is named (orders.trusted_keys_file)"
+        self.error = "no file of trusted keys is named (orders.trusted_keys_file)"
         self.version = 0
         self.refresh()
 
@@ -244,11 +244,11 @@ class TrustedKeys:
             return
         self._seen = seen
         try:
-            self.by_name, self.fault = read_trusted_keys(self._file), ""
+            self.by_name, self.error = read_trusted_keys(self._file), ""
             self.version += 1
         except OrderKeyError as error:
-            self.fault = str(error).rstrip(".")
-        log.info("trusted_keys_read", file=str(self._file), keys=sorted(self.by_name), fault=self.fault)
+            self.error = str(error).rstrip(".")
+        log.info("trusted_keys_read", file=str(self._file), keys=sorted(self.by_name), refused=self.error)
 
 
 def open_trusted_keys(orders: OrderSettings) -> TrustedKeys:
@@ -258,8 +258,8 @@ def open_trusted_keys(orders: OrderSettings) -> TrustedKeys:
     """
     file = orders.trusted_file
     keys = TrustedKeys(file)
-    if keys.fault and file is not None and (orders.trusted_keys_file is not None or file.exists()):
-        raise OrderKeyError(f"{keys.fault}.")
+    if keys.error and file is not None and (orders.trusted_keys_file is not None or file.exists()):
+        raise OrderKeyError(f"{keys.error}.")
     return keys
 
 

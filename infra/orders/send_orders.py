@@ -22,11 +22,11 @@ def send_order(
     kafka: KafkaAccess, order: Order, namespace: str = DEFAULT_NAMESPACE, wait_s_max: float = WAIT_S_MAX
 ) -> None:
     """Store the order; return when Kafka has acknowledged it. Raises OrderNotStoredError after ``wait_s_max``."""
-    faults: list[str] = []
+    errors: list[str] = []
 
     def on_delivery(error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            faults.append(error.str())
+            errors.append(error.str())
 
     topic = topic_name(ORDERS, namespace)
     producer = open_producer(kafka, {"message.timeout.ms": int(wait_s_max * 1000)}, on_error=leave_to_caller)
@@ -34,10 +34,10 @@ def send_order(
         producer.produce(topic, key=order.key.encode(), value=encode(order), on_delivery=on_delivery)
         waiting = close_producer(producer, wait_s_max + 1)
     except KafkaException as error:
-        faults.append(str(error))
+        errors.append(str(error))
         waiting = 0
-    if waiting or faults:
-        reason = faults[0] if faults else f"no answer within {wait_s_max:g} s"
+    if waiting or errors:
+        reason = errors[0] if errors else f"no answer within {wait_s_max:g} s"
         raise OrderNotStoredError(
             f"The order to {order.kind} {order.subject} was not stored in {topic} at {kafka.bootstrap} ({reason}): "
             "check that Kafka runs and that the topics exist (regraft topics --create)."

@@ -1,6 +1,6 @@
 """A client's settings for TLS and login: names of files and variables that hold secrets, never the secrets.
 
-Out: the secrets, read at the moment of use, and every fault of the settings. Converting them to options of client
+Out: the secrets, read at the moment of use, and every error of the settings. Converting them to options of client
 libraries belongs to ``kafka_access`` and ``redis_access``.
 """
 
@@ -75,22 +75,22 @@ class ConnectionSecurity:
         system = ssl.get_default_verify_paths().cafile
         return self.ca_file or (Path(system) if system else None)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
-        faults = [*self._password_faults("password"), *self._password_faults("key_password")]
+        errors = [*self._password_errors("password"), *self._password_errors("key_password")]
         for name in ("ca_file", "certificate_file", "key_file"):
             file = getattr(self, name)
             if file is not None and (reason := _unreadable(file)):
-                faults.append(f"{name} {file} cannot be read ({reason}): check its name and permissions")
+                errors.append(f"{name} {file} cannot be read ({reason}): check its name and permissions")
         if self.certificate_file is not None and self.key_file is None:
-            faults.append("certificate_file is given without key_file: mutual TLS needs both")
+            errors.append("certificate_file is given without key_file: mutual TLS needs both")
         if self.key_file is not None and self.certificate_file is None:
-            faults.append("key_file is given without certificate_file: mutual TLS needs both")
+            errors.append("key_file is given without certificate_file: mutual TLS needs both")
         if self.key_password_file is not None and self.key_file is None:
-            faults.append("a password is given for a key, but no key_file: name the key, or leave the password out")
-        return faults or list(self._pem_faults())
+            errors.append("a password is given for a key, but no key_file: name the key, or leave the password out")
+        return errors or list(self._pem_errors())
 
-    def _password_faults(self, name: str) -> Iterator[str]:
+    def _password_errors(self, name: str) -> Iterator[str]:
         file: Path | None = getattr(self, f"{name}_file")
         variable = variable_of(file)
         if variable is not None and not VARIABLE_NAME.fullmatch(variable):
@@ -105,7 +105,7 @@ class ConnectionSecurity:
         if secret is not None and not secret.isprintable():
             yield f"{name}_file {file} holds more than one line, or control characters: keep only the secret there"
 
-    def _pem_faults(self) -> Iterator[str]:
+    def _pem_errors(self) -> Iterator[str]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.ca_file is not None:
             try:

@@ -1,6 +1,6 @@
 """Handle external records one by one, so that one whose handling fails stops neither the others nor the process.
 
-Records that do not decode become dead letters before (:mod:`infra.kafka.dead_letters`); what fails here is a fault of
+Records that do not decode become dead letters before (:mod:`infra.kafka.dead_letters`); what fails here is an error of
 ours, which the log has in full.
 """
 
@@ -19,12 +19,12 @@ log = structlog.get_logger(__name__)
 Record = TypeVar("Record")
 
 
-def handle_each(records: Iterable[Record], handle: Callable[[Record], object], faults: Counter[str], what: str) -> None:
+def handle_each(records: Iterable[Record], handle: Callable[[Record], object], errors: Counter[str], what: str) -> None:
     """Call ``handle`` with each record; one that raises is counted under ``what``, logged and left out."""
     for record in records:
         try:
             handle(record)
-        except Exception:  # Any fault of one record: the next one, and the next process, must not meet it again.
-            faults[what] += 1
-            if is_logged(faults[what]):
-                log.exception("record_failed", what=what, count=faults[what], record=repr(record)[:1_000])
+        except Exception:  # Any error of one record: the next one, and the next process, must not meet it again.
+            errors[what] += 1
+            if is_logged(errors[what]):
+                log.exception("record_failed", what=what, count=errors[what], record=repr(record)[:1_000])

@@ -1,4 +1,4 @@
-"""Decide which repetitions of a fault are logged, so that many do not flood the log; all of them are counted."""
+"""Decide which repetitions of an error are logged, so that many do not flood the log; all of them are counted."""
 
 
 def is_logged(count: int) -> bool:

@@ -43,10 +43,10 @@ def the_only_one(name: str, is_built_in: bool, offered: tuple[EntryPoint, ...]) 
 
 
 @cache
-def load_part(entry: EntryPoint, what: str, base: type[Any], fault_of: Callable[[Any], str]) -> Any:
+def load_part(entry: EntryPoint, what: str, base: type[Any], error_of: Callable[[Any], str]) -> Any:
     """Import what an entry point names; raise PlugInError if that fails, or if it is not ``what``.
 
-    It must be a ``base`` with the entry point's name; ``fault_of`` returns what else is wrong, or an empty string.
+    It must be a ``base`` with the entry point's name; ``error_of`` returns what else is wrong, or an empty string.
     """
     try:
         part = entry.load()
@@ -56,13 +56,13 @@ def load_part(entry: EntryPoint, what: str, base: type[Any], fault_of: Callable[
             f"{entry.name!r} cannot be imported from {place_of(entry)}, {type(error).__name__}: {error}: install what "
             "it needs, or another version of it"
         ) from error
-    fault = _identity_fault(entry.name, part, base) or fault_of(part)
-    if fault:
-        raise PlugInError(f"{entry.name!r} of {place_of(entry)} is not a {what}: {fault}")
+    reason = _identity_error(entry.name, part, base) or error_of(part)
+    if reason:
+        raise PlugInError(f"{entry.name!r} of {place_of(entry)} is not a {what}: {reason}")
     return part
 
 
-def _identity_fault(name: str, part: Any, base: type[Any]) -> str:
+def _identity_error(name: str, part: Any, base: type[Any]) -> str:
     if not isinstance(part, base):
         return f"it is a {type(part).__name__}, not a {base.__name__}"
     if part.name != name:
@@ -70,7 +70,7 @@ def _identity_fault(name: str, part: Any, base: type[Any]) -> str:
     return "" if NAME.fullmatch(name) else "its name must be lower-case words joined by single underscores"
 
 
-def settings_fault(settings: Any, base: type[Any]) -> str:
+def settings_error(settings: Any, base: type[Any]) -> str:
     """Return what is wrong with the settings class of a part, or an empty string."""
     if not isinstance(settings, type) or not issubclass(settings, base):
         return f"its settings are {settings!r}, not a subclass of {base.__name__}"

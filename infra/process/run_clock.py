@@ -24,19 +24,19 @@ class RunClock:
     origin_ms: int = 0
     speed: float = 1.0
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        faults = []
+        errors = []
         if not 0 < self.speed <= SPEED_MAX:
-            faults.append(f"clock_speed is {self.speed:g}: above 0 and at most {SPEED_MAX:g}; 1 is the wall clock")
+            errors.append(f"clock_speed is {self.speed:g}: above 0 and at most {SPEED_MAX:g}; 1 is the wall clock")
         elif not math.isclose(self.speed, 1.0) and self.origin_ms <= 0:
-            faults.append(
+            errors.append(
                 f"clock_speed is {self.speed:g} without clock_origin_ms: give all processes of the run the same wall "
                 "time in ms since 1970, from which on the clock runs at that speed"
             )
         if self.origin_ms < 0:
-            faults.append(f"clock_origin_ms is {self.origin_ms}: ms since 1970, or 0 for none")
-        return faults
+            errors.append(f"clock_origin_ms is {self.origin_ms}: ms since 1970, or 0 for none")
+        return errors
 
     def now_ms(self) -> int:
         """Return the clock's time, ms since 1970."""

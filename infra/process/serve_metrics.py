@@ -1,7 +1,7 @@
 """Serve a stage's metrics and health over HTTP: /metrics for Prometheus, /health and /ready for supervisors.
 
 In: a registry and a function that returns the stage's health. Out: a small server in separate threads, bounded in
-number and time. What is measured, and what counts as a fault, belongs to the stage.
+number and time. What is measured, and what counts as an error, belongs to the stage.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class MetricsPortError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of a stage: whether it can do its work now, and its faults, one sentence each.
+    """The health of a stage: whether it can do its work now, and its errors, one sentence each.
 
-    A stage that is not ready and has no faults is starting or waits for another one. A fault is something that a
+    A stage that is not ready and has no errors is starting or waits for another one. An error is something that a
     restart may fix: /health then answers 503. ``notes`` are other reasons for not being ready; ``proved`` says what the
     stage has seen work, and how long ago.
     """
 
     is_ready: bool
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     proved: tuple[str, ...] = ()
 
 
 class Pulse:
-    """When a loop last ran. The loop calls ``beat``, other threads call ``fault``."""
+    """When a loop last ran. The loop calls ``beat``, other threads call ``error``."""
 
     def __init__(self, what: str, silence_s_max: float, stopwatch_s: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -70,7 +70,7 @@ class Pulse:
         """How long ago the loop last ran."""
         return self._stopwatch_s() - self._beat_s
 
-    def fault(self) -> str | None:
+    def error(self) -> str | None:
         """Return a sentence if the loop has not run for more than ``silence_s_max``, else None."""
         silent_s = self.silent_s
         if silent_s <= self._silence_s_max:
@@ -122,7 +122,7 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int, health: Cal
     return MetricsServer(server)
 
 
-def port_faults(port: int | None, host: str = LOOPBACK) -> list[str]:
+def port_errors(port: int | None, host: str = LOOPBACK) -> list[str]:
     """Return what is wrong with the settings ``metrics_port`` and ``metrics_host``, one sentence each."""
     if port is None and host != LOOPBACK:
         return [f"metrics_host is {host} without metrics_port, so nothing is served: give a port, or leave it out"]
@@ -164,7 +164,7 @@ class _BoundedServer(socketserver.ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log why one request failed: the caller disconnected, or a fault here."""
+        """Log why one request failed: the caller disconnected, or an error here."""
         log.debug("metrics_request_failed", client=client_address[0], exc_info=True)
 
 
@@ -187,10 +187,10 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
         if environ["REQUEST_METHOD"] != "GET":
             return _respond(start_response, "405 Method Not Allowed", {"error": "only GET is supported"})
         answer = _ask(health)
-        is_healthy = not answer.faults and (answer.is_ready or path == "/health")
+        is_healthy = not answer.errors and (answer.is_ready or path == "/health")
         status = "200 OK" if is_healthy else "503 Service Unavailable"
         more = {name: texts for name, texts in (("notes", answer.notes), ("proved", answer.proved)) if texts}
-        return _respond(start_response, status, {"is_ready": answer.is_ready, "faults": answer.faults} | more)
+        return _respond(start_response, status, {"is_ready": answer.is_ready, "errors": answer.errors} | more)
 
     return answer
 
@@ -199,7 +199,7 @@ def _ask(health: Callable[[], Health]) -> Health:
     try:
         return health()
     except Exception as error:  # whatever the error, the stage is not healthy
-        return Health(is_ready=False, faults=(f"the stage cannot report its health: {type(error).__name__}: {error}",))
+        return Health(is_ready=False, errors=(f"the stage cannot report its health: {type(error).__name__}: {error}",))
 
 
 def _respond(start_response: StartResponse, status: str, document: dict[str, Any]) -> list[bytes]:

@@ -48,7 +48,7 @@ def run(planner: str, seed: int, options: argparse.Namespace) -> dict[str, float
         "publishers_moved": sum(len(plan.moves) for plan in done),
         "deliveries": account.delivered,
         "decision_ms_max": times.max_ms,
-        "faults": account.lost + account.repeated + account.out_of_order + account.unexpected + (not is_still),
+        "errors": account.lost + account.repeated + account.out_of_order + account.unexpected + (not is_still),
     }
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     if options.json:
         chosen = {name: value for name, value in vars(options).items() if name not in ("json", "seed")}
         write_figures(options.json, run_facts(chosen, options.seed), figures)
-    sys.exit(1 if any(one.value for one in figures if one.name == "faults") else 0)
+    sys.exit(1 if any(one.value for one in figures if one.name == "errors") else 0)
 
 
 if __name__ == "__main__":

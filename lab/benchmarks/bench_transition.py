@@ -233,20 +233,20 @@ def main() -> None:
     earlier = _read_figures(given.compare) if given.compare else []
     settings = {"brokers": sizes, "overlays": given.overlays, **asdict(chosen)}
     figures: list[Figure] = []
-    faults = []
+    errors = []
     for overlay in given.overlays.split(","):
         for brokers in sizes:
             print(f"{overlay}, {brokers} brokers", file=sys.stderr, flush=True)
             try:
                 figures += _measure_in_fresh_process(overlay, brokers, chosen)
-            except AssertionError as fault:
-                faults.append(f"{overlay}, {brokers} brokers: {fault}")
+            except AssertionError as error:
+                errors.append(f"{overlay}, {brokers} brokers: {error}")
             if given.json:  # After each run, so that its figures survive a failure of a later one.
                 write_figures(given.json, run_facts(settings, chosen.seed), figures)
     print_tables(figures, earlier)
-    for text in faults:
+    for text in errors:
         print(text, file=sys.stderr)
-    sys.exit(1 if faults else 0)
+    sys.exit(1 if errors else 0)
 
 
 def _measure_in_fresh_process(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:

@@ -91,7 +91,7 @@ class EmulatorMetrics:
 class EmulatorHealth:
     """The emulator's health, for /health and /ready; queried from other threads.
 
-    While it connects to Kafka, and while it waits for Kafka at its end, it is not ready and reports no fault.
+    While it connects to Kafka, and while it waits for Kafka at its end, it is not ready and reports no error.
     """
 
     def __init__(self, silence_s_max: float) -> None:
@@ -100,5 +100,5 @@ class EmulatorHealth:
 
     def __call__(self) -> Health:
         """Return the emulator's health now."""
-        fault = self.pulse.fault() if self.is_running else None
-        return Health(self.is_running, () if fault is None else (fault,))
+        error = self.pulse.error() if self.is_running else None
+        return Health(self.is_running, () if error is None else (error,))

@@ -1,7 +1,7 @@
 """Which losses a death excuses: the path of each notification in the overlay it is stamped with, and deaths on it.
 
 In: the commands that brokers get, deaths, homes of subscriptions. Out: the excuse for a missing delivery. Paths follow
-from configurations alone: no broker's tables are used, so that their faults excuse nothing.
+from configurations alone: no broker's tables are used, so that their errors excuse nothing.
 
 A notification may be lost if its path, from its publisher's home to the subscription's, crosses a dead broker: one that
 was dead when it was published, that it was in or on its way to at the death, or that a neighbour could no longer send

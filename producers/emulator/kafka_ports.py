@@ -254,7 +254,7 @@ def clients_at(brokers: Container[str], messages: Iterable[Message]) -> list[str
     Memory grows with these alone, as other agents write any number of others.
     """
     clients: dict[str, None] = {}
-    faults = 0
+    errors = 0
     for message in messages:
         name = (message.key() or b"").decode(errors="replace")
         clients.pop(name, None)
@@ -263,10 +263,10 @@ def clients_at(brokers: Container[str], messages: Iterable[Message]) -> list[str
         try:
             if decode(message.value(), Client).home in brokers:
                 clients[name] = None
-        except UndecodableRecordError as fault:
-            faults += 1
-            if is_logged(faults):
+        except UndecodableRecordError as error:
+            errors += 1
+            if is_logged(errors):
                 log.warning(
-                    "record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault), count=faults
+                    "record_skipped", topic=message.topic(), offset=message.offset(), reason=str(error), count=errors
                 )
     return list(clients)

@@ -3,7 +3,7 @@
 In: what clients did and what brokers handed over. Out: a LedgerSnapshot. A notification is owed once to each
 subscription that matches it, was confirmed before its publish time and was not cancelled before it. Notifications
 published while the confirmation or the cancellation was on its way may be handed over too: they are not owed, and not a
-fault. The ledger knows neither links nor epochs, so that it catches all their faults; whether a death excuses a loss,
+error. The ledger knows neither links nor epochs, so that it catches all their errors; whether a death excuses a loss,
 it asks a judge (:mod:`producers.emulator.judge_losses`).
 """
 
@@ -49,12 +49,12 @@ class LedgerSnapshot:
 
     All counts but ``published`` are pairs of notification and subscription. ``expected`` is what was owed and equals
     ``delivered`` + ``lost`` + ``outstanding``. ``excused`` counts lost ones that had to cross a broker that died; they
-    are not a fault. ``outstanding`` is owed but younger than the settle time; ``final``: these were settled too, after
+    are not an error. ``outstanding`` is owed but younger than the settle time; ``final``: these were settled too, after
     the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent`` are not part of ``delivered``;
     ``concurrent`` was published just before a subscription was confirmed or after it was cancelled. ``out_of_order``
     counts deliveries with a smaller sequence number than an earlier one from the same publisher to the same
     subscription. ``out_of_order_on_detours`` counts those that took a path around congested links, or came after one
-    that did; they are not a fault, because two paths do not form one queue. ``delivery_ms_mean`` and
+    that did; they are not an error, because two paths do not form one queue. ``delivery_ms_mean`` and
     ``delivery_ms_max`` run from publish time to delivery.
     """
 

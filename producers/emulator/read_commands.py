@@ -42,7 +42,7 @@ class CommandReader:
     def __init__(self, kafka: KafkaAccess, topics: BrokerTopics, letters: RecordWriter) -> None:
         self._kafka, self._namespace, self._letters = kafka, topics.namespace, letters
         self._names = topics.names(COMMANDS)
-        self._decoder = RecordDecoder(self._dead_letter, lambda name, command: topics.fault(name, command.broker))
+        self._decoder = RecordDecoder(self._dead_letter, lambda name, command: topics.error(name, command.broker))
         self._reached: dict[Place, int] = {}  # The next offset of each partition, after transaction markers as well.
         self._consumer = self._open()
         self._proof = ReadingProof(self._consumer, CALL_S)

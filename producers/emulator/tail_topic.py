@@ -44,8 +44,8 @@ class TopicTail(Generic[Record]):
                 continue
             try:
                 record = None if message.value() is None else decode(message.value(), self._record_type)
-            except UndecodableRecordError as fault:
-                log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+            except UndecodableRecordError as refusal:
+                log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(refusal))
                 record = None
             yield (message.key() or b"").decode(errors="replace"), record
 

@@ -339,7 +339,7 @@ class BrokerNode:
         )  # fmt: skip
         try:
             is_handed_over = self.connector.publish(message)
-        except Exception:  # What a broker's library cannot express is this message's fault alone.
+        except Exception:  # What a broker's library cannot express is this message's error alone.
             log.exception("message_not_handed_over", broker=self.broker, subject=message.subject)
             is_handed_over = False
         self.counts["delivered" if is_handed_over else "not_handed_over"] += 1

@@ -60,7 +60,7 @@ class NodeMetrics:
 class NodeHealth:
     """A node's health, for /health and /ready; read from other threads.
 
-    A broker that is away, or a plan that has yet to admit this node, is not a fault: a restart would not help. But the
+    A broker that is away, or a plan that has yet to admit this node, is not an error: a restart would not help. But the
     node is not ready then.
     """
 
@@ -70,11 +70,11 @@ class NodeHealth:
         self.is_running = False
         self.is_connector_open = self.is_in_overlay = False
         self.is_reading = True  # Until a question to Kafka shows otherwise.
-        self.connector_fault = ""
+        self.connector_error = ""
 
     def __call__(self) -> Health:
         """Return the node's health now."""
-        fault = self.pulse.fault() if self.is_running else None
+        error = self.pulse.error() if self.is_running else None
         states = (
             (
                 self.is_connector_open,
@@ -83,12 +83,12 @@ class NodeHealth:
             ),
             (self.is_in_overlay, "the node is in the overlay", "the node is not in the overlay"),
             (self.is_reading, "what Kafka has for the node arrives", "what Kafka has for the node does not arrive"),
-            (not self.connector_fault, "nothing is wrong around the broker", self.connector_fault),
+            (not self.connector_error, "nothing is wrong around the broker", self.connector_error),
         )
         notes = [note for is_proved, _, note in states if not is_proved]
         return Health(
             self.is_running and not notes,
-            () if fault is None else (fault,),
+            () if error is None else (error,),
             (*notes, *([f"waiting for {self.waiting.what}"] if self.waiting.what else [])),
             tuple(what for is_proved, what, _ in states if is_proved),
         )

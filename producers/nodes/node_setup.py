@@ -17,7 +17,7 @@ from regraft.producers.node_settings import PORT_MAX, NodeSettings
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.nodes.connectors.connector_addresses import split_connector
-from regraft.producers.nodes.connectors.connector_faults import known_forms
+from regraft.producers.nodes.connectors.connector_errors import known_forms
 from regraft.producers.nodes.connectors.connector_spec import AnyConnectorSpec, ConnectorContext
 from regraft.producers.nodes.connectors.find_connectors import own_settings, spec_of
 from regraft.producers.nodes.links.run_links import LinkTls

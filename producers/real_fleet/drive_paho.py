@@ -78,6 +78,6 @@ def _has_more(sock: Any) -> bool:
         return sock.pending() > 0
     try:
         sock.recv(1, socket.MSG_PEEK)
-    except OSError:  # Nothing more for now; a fault will show in the next turn.
+    except OSError:  # Nothing more for now; an error will show in the next turn.
         return False
     return True

@@ -197,8 +197,8 @@ class Recording:
                     continue
                 value = _value_of(raw, record, block.schemas)
                 yield RecordedMessage(record.topic, record.time_ms, record.partition, record.offset, record.key, value)
-        except FormError as fault:
-            self._warn(_damage(block, fault))
+        except FormError as damage:
+            self._warn(_damage(block, damage))
         clocks.end_block()
 
     def _warn(self, text: str) -> None:
@@ -236,10 +236,10 @@ def block_batches(
     to_ms: int | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the telemetry of one block as dicts; ``warn`` is called once for each kind of fault."""
+    """Yield the telemetry of one block as dicts; ``warn`` is called once for each kind of error."""
     first_ms, end_ms = _bounds(from_ms, to_ms)
     newest = latest_schema(TELEMETRY.record)
-    faults: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     try:
         raw = block.raw()
         stream = io.BytesIO(raw)
@@ -248,23 +248,23 @@ def block_batches(
                 continue
             written = block.schemas[record.branch]
             if written is None or written.record != TELEMETRY.record:
-                faults["is not telemetry"] += 1
+                errors["is not telemetry"] += 1
                 continue
             stream.seek(record.start)
             try:
                 batch = schemaless_reader(stream, written.parsed, None if written is newest else newest.parsed)
             except Exception as error:  # fastavro raises many types on bad bytes.
-                faults[f"does not decode ({type(error).__name__})"] += 1
+                errors[f"does not decode ({type(error).__name__})"] += 1
                 continue
             if stream.tell() != record.start + record.size:
-                faults["does not decode (its size is wrong)"] += 1
+                errors["does not decode (its size is wrong)"] += 1
                 continue
             yield cast(dict[str, Any], batch)
-    except FormError as fault:
+    except FormError as damage:
         if warn is not None:
-            warn(_damage(block, fault))
-    if faults and warn is not None:
-        for why, count in faults.items():
+            warn(_damage(block, damage))
+    if errors and warn is not None:
+        for why, count in errors.items():
             warn(f"{count} records of telemetry in the block at byte {block.at} of {block.path.name}: each {why}.")
 
 
@@ -328,9 +328,9 @@ def _walked_span(data: bytes, count: int, raw_bytes_max: int) -> BlockSpan:
     )
 
 
-def _damage(block: RecordingBlock, fault: FormError) -> str:
+def _damage(block: RecordingBlock, damage: FormError) -> str:
     return (
-        f"The block at byte {block.at} of {block.path} is damaged ({fault}): "
+        f"The block at byte {block.at} of {block.path} is damaged ({damage}): "
         f"the rest of its {block.count} records is skipped."
     )
 

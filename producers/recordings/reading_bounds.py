@@ -33,19 +33,19 @@ class ReadingBounds:
         """The most memory for messages that wait to be merged, in bytes."""
         return self.overlap_mb_max << 20
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        faults = []
+        errors = []
         if self.block_mb_max < BLOCK_MB_MIN:
-            faults.append(
+            errors.append(
                 f"block_mb_max is {self.block_mb_max}: at least {BLOCK_MB_MIN}, or blocks of a recorder are left out"
             )
         if self.overlap_mb_max < self.block_mb_max:
-            faults.append(
+            errors.append(
                 f"overlap_mb_max is {self.overlap_mb_max}: at least block_mb_max ({self.block_mb_max}), or one block "
                 "alone is too much"
             )
-        return faults
+        return errors
 
 
 DEFAULT_BOUNDS = ReadingBounds()

@@ -36,10 +36,10 @@ class RecorderHealth:
 
     def __call__(self) -> Health:
         """Return the recorder's health now."""
-        fault = self.pulse.fault()
+        error = self.pulse.error()
         stalled = f"records of {', '.join(sorted(self.stalled))} do not arrive, although Kafka has them"
-        silence = self.asked.fault()
+        silence = self.asked.error()
         notes = tuple(note for note in (stalled if self.stalled else "", silence) if note)
-        is_proved = self.has_asked and fault is None and not notes
+        is_proved = self.has_asked and error is None and not notes
         proved = f"everything was read up to an end that Kafka named {self.asked.silent_s:.0f} s ago"
-        return Health(is_proved, () if fault is None else (fault,), notes, (proved,) if is_proved else ())
+        return Health(is_proved, () if error is None else (error,), notes, (proved,) if is_proved else ())

@@ -97,12 +97,12 @@ def open_part(path: Path) -> RecordingPart:
                 f"{info['format']}, and this version reads formats up to {FORMAT_VERSION}: upgrade Regraft."
             )
         return RecordingPart(path, _info_of(info, container, path), container, container.schemas)
-    except FormError as fault:
-        raise RecordingError(f"{path} cannot be read: {fault}") from fault
-    except (KeyError, TypeError, ValueError, InventoryError) as fault:
+    except FormError as refusal:
+        raise RecordingError(f"{path} cannot be read: {refusal}") from refusal
+    except (KeyError, TypeError, ValueError, InventoryError) as refusal:
         raise RecordingError(
-            f"{path} is damaged: its description cannot be read ({type(fault).__name__}: {fault})."
-        ) from fault
+            f"{path} is damaged: its description cannot be read ({type(refusal).__name__}: {refusal})."
+        ) from refusal
 
 
 def _info_of(info: dict[str, Any], container: Container, path: Path) -> RecordingInfo:
@@ -135,8 +135,8 @@ def _read_header(path: Path) -> Container:
                     if not more:
                         break
                     step *= 2
-    except FormError as fault:
-        raise RecordingError(f"{path} is not a recording: {fault}.") from fault
+    except FormError as refusal:
+        raise RecordingError(f"{path} is not a recording: {refusal}.") from refusal
     except OSError as error:
         raise RecordingError(f"{path} cannot be read ({error.strerror}).") from error
     raise RecordingError(f"{path} ends within its header after {len(start)} bytes: nothing was recorded in it.")

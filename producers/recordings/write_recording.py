@@ -65,16 +65,16 @@ class RecordingLimits:
     rotate_s: float = 3_600.0
     compress_level: int = COMPRESS_LEVEL
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        faults = [
+        errors = [
             f"{name.name} is {getattr(self, name.name):g}: above 0, each file must hold something"
             for name in fields(self)[:2]
             if not getattr(self, name.name) > 0
         ]
         if not LEVEL_MIN <= self.compress_level <= LEVEL_MAX:
-            faults.append(f"compress_level is {self.compress_level}: {LEVEL_MIN} to {LEVEL_MAX}")
-        return faults
+            errors.append(f"compress_level is {self.compress_level}: {LEVEL_MIN} to {LEVEL_MAX}")
+        return errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,32 +35,32 @@ class CheckinSettings:
     # Time over which the initial users connect.
     connect_spread_s: float = 5.0
 
-    def faults(self) -> list[str]:
-        """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        faults = [
+    def errors(self) -> list[str]:
+        """Return each error as one sentence with the value, the limit and what to do; empty if there is none."""
+        errors = [
             f"{name} is {value}: from 1 to {CELLS_PER_SIDE_MAX}, since a topic names row and column with two digits"
             for name, value in (("grid_rows", self.grid_rows), ("grid_columns", self.grid_columns))
             if not 1 <= value <= CELLS_PER_SIDE_MAX
         ]
         if not 1 <= self.user_count <= USERS_SHIPPED:
-            faults.append(
+            errors.append(
                 f"user_count is {self.user_count}: from 1 to {USERS_SHIPPED}, the users whose check-ins are shipped"
             )
         elif not 0 <= self.friend_count < self.user_count:
-            faults.append(
+            errors.append(
                 f"friend_count is {self.friend_count}: from 0 to {self.user_count - 1}, since user_count is "
                 f"{self.user_count} and no user is a friend twice, or their own"
             )
         if not 0 < self.days_per_s <= DAYS_SHIPPED:
-            faults.append(f"days_per_s is {self.days_per_s:g}: above 0 and at most {DAYS_SHIPPED}, the days shipped")
+            errors.append(f"days_per_s is {self.days_per_s:g}: above 0 and at most {DAYS_SHIPPED}, the days shipped")
         if not 0 < self.notifications_per_s <= 10_000:
-            faults.append(
+            errors.append(
                 f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 10000 for all feeds together"
             )
         if self.linger_days is not None and not self.linger_days > 0:
-            faults.append(f"linger_days is {self.linger_days:g}: above 0, or none for users who never leave")
+            errors.append(f"linger_days is {self.linger_days:g}: above 0, or none for users who never leave")
         if not self.connect_spread_s >= 0:
-            faults.append(
+            errors.append(
                 f"connect_spread_s is {self.connect_spread_s:g}, at least 0 is needed: 0 connects all at once"
             )
-        return faults
+        return errors

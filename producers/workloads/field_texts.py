@@ -106,17 +106,17 @@ EMULATOR_TEXTS = {
 def with_texts(settings: Settings, forms: Mapping[str, TextForm]) -> Settings:
     """Return settings with the fields that their texts give; invalid texts give none."""
     for name, form in forms.items():
-        if not _fault(settings, name, form) and getattr(settings, name) is not None:
+        if not _error(settings, name, form) and getattr(settings, name) is not None:
             settings = cast(Any, replace)(settings, **form.fields(getattr(settings, name)))
     return settings
 
 
-def text_faults(settings: object, forms: Mapping[str, TextForm]) -> list[str]:
+def text_errors(settings: object, forms: Mapping[str, TextForm]) -> list[str]:
     """Return what is wrong with the texts, one sentence each."""
-    return [fault for name, form in forms.items() if (fault := _fault(settings, name, form))]
+    return [error for name, form in forms.items() if (error := _error(settings, name, form))]
 
 
-def _fault(settings: object, name: str, form: TextForm) -> str:
+def _error(settings: object, name: str, form: TextForm) -> str:
     text = getattr(settings, name)
     try:
         form.fields(text) if text is not None else None

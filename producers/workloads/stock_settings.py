@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from regraft.producers.workloads.field_texts import WORKLOAD_TEXTS, text_faults
+from regraft.producers.workloads.field_texts import WORKLOAD_TEXTS, text_errors
 
 SYMBOLS_SHIPPED = 49  # Symbols that the shipped subscriptions name (data/SOURCES.md).
 
@@ -89,9 +89,9 @@ class WorkloadSettings:
         "number of brokers at which publishers first connect, as if feeds entered through few gateways; none for all",
     ] = None
 
-    def faults(self) -> list[str]:
-        """Return each fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        faults = too_small(
+    def errors(self) -> list[str]:
+        """Return each error as one sentence with the value, the limit and what to do; empty if there is none."""
+        errors = too_small(
             [
                 ("interested_broker_count", self.interested_broker_count, 1, "no broker would subscribe to anything"),
                 (
@@ -110,51 +110,51 @@ class WorkloadSettings:
             ]
         )
         if not 1 <= self.publisher_count <= SYMBOLS_SHIPPED:
-            faults.append(
+            errors.append(
                 f"publisher_count is {self.publisher_count}: from 1 to {SYMBOLS_SHIPPED}, the symbols that are shipped"
             )
         if not 0 < self.notifications_per_s <= 1_000:
-            faults.append(
+            errors.append(
                 f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
             )
-        return faults + text_faults(self, WORKLOAD_TEXTS) + self._regime_faults() + self._burst_faults()
+        return errors + text_errors(self, WORKLOAD_TEXTS) + self._regime_errors() + self._burst_errors()
 
-    def _burst_faults(self) -> list[str]:
-        faults = []
+    def _burst_errors(self) -> list[str]:
+        errors = []
         if self.publisher_broker_count is not None and self.publisher_broker_count < 1:
-            faults.append(
+            errors.append(
                 f"publisher_broker_count is {self.publisher_broker_count}: at least 1, or none for all brokers"
             )
         if self.burst_s_last is not None and (self.burst_s_last < 0.1 or self.burst_count is None):
-            faults.append(
+            errors.append(
                 f"burst_s_last is {self.burst_s_last:g}: at least 0.1, and it needs burst_count, which ends the bursts"
             )
         if self.burst_count is not None and self.burst_count < 1:
-            faults.append(f"burst_count is {self.burst_count}: at least 1, or none for bursts without end")
+            errors.append(f"burst_count is {self.burst_count}: at least 1, or none for bursts without end")
         if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
-            faults.append(
+            errors.append(
                 f"burst_every_s is {self.burst_every_s:g}: above burst_s, {self.burst_s:g}, or none for no bursts"
             )
-        return faults
+        return errors
 
-    def _regime_faults(self) -> list[str]:
-        faults = []
+    def _regime_errors(self) -> list[str]:
+        errors = []
         if self.regime_change_s is not None and self.regime_change_s <= 0:
-            faults.append(f"regime_change_s is {self.regime_change_s:g}: above 0, or none for no regime change")
+            errors.append(f"regime_change_s is {self.regime_change_s:g}: above 0, or none for no regime change")
         if self.regime_change_kind not in set(RegimeChange):
-            faults.append(f"regime_change_kind is {self.regime_change_kind!r}: one of {', '.join(RegimeChange)}")
+            errors.append(f"regime_change_kind is {self.regime_change_kind!r}: one of {', '.join(RegimeChange)}")
         every_s, for_s = self.regime_change_every_s, self.regime_change_for_s
         if every_s is not None and every_s <= self.regime_change_spread_s:
-            faults.append(
+            errors.append(
                 f"regime_change_every_s is {every_s:g}: above regime_change_spread_s, {self.regime_change_spread_s:g}, "
                 "so that one shift is over before the next, or none for one shift at most"
             )
         if every_s is not None and self.regime_change_kind == RegimeChange.CROWD and every_s <= for_s:
-            faults.append(
+            errors.append(
                 f"regime_change_every_s is {every_s:g}: above regime_change_for_s, {for_s:g}, so that one crowd "
                 "has gone before the next comes, or none for one crowd at most"
             )
-        return faults
+        return errors
 
 
 def too_small(checks: Iterable[tuple[str, float, float, str]]) -> list[str]:

@@ -24,7 +24,7 @@ class AlertMetrics:
         self.records = stage.counter("records", "Records read, by kind.", ["record"])
         self.windows = stage.counter("windows", "Windows judged.")
         self.window_age_ms = stage.gauge("window_age_ms", "Time since the end of the newest window judged, in ms.")
-        self.faults = stage.gauge("faults", "Faults at the ports of the process since it started, by kind.", ["what"])
+        self.errors = stage.gauge("errors", "Errors at the ports of the process since it started, by kind.", ["what"])
         self.step_ms = stage.histogram("step_ms", "How long one step of the loop takes, storing included, in ms.")
 
 
@@ -32,7 +32,7 @@ class AlertHealth:
     """The stage's health: whether it reads, judges and stores; queried from other threads.
 
     ``stored`` beats when Kafka has stored the positions, ``asked`` when it has said where its topics end;
-    ``reading_fault`` names topics whose records do not arrive although Kafka has them.
+    ``reading_error`` names topics whose records do not arrive although Kafka has them.
     """
 
     def __init__(self) -> None:
@@ -40,17 +40,17 @@ class AlertHealth:
         self.stored = Pulse("storing the positions in Kafka", PROOF_S_MAX)
         self.asked = Pulse("asking Kafka where its topics end", PROOF_S_MAX)
         self.is_ready = False
-        self.judging_fault = self.reading_fault = ""
+        self.judging_error = self.reading_error = ""
 
     def __call__(self) -> Health:
         """Return the stage's health."""
-        faults = tuple(fault for fault in (self.pulse.fault(), self.judging_fault, self.reading_fault) if fault)
+        errors = tuple(error for error in (self.pulse.error(), self.judging_error, self.reading_error) if error)
         if not self.is_ready:
-            return Health(is_ready=False, faults=faults)
-        notes = tuple(fault for each in (self.stored, self.asked) if (fault := each.fault()))
+            return Health(is_ready=False, errors=errors)
+        notes = tuple(error for each in (self.stored, self.asked) if (error := each.error()))
         proved = (
             f"positions were stored in Kafka {self.stored.silent_s:.0f} s ago",
             f"everything was read up to an end that Kafka named {self.asked.silent_s:.0f} s ago",
         )
-        is_proved = not (faults or notes)
-        return Health(is_proved, faults, notes, proved if is_proved else ())
+        is_proved = not (errors or notes)
+        return Health(is_proved, errors, notes, proved if is_proved else ())

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from regraft.alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
+from regraft.alerts.name_targets import name_target, name_webhook, target_errors, webhook_errors
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
-from regraft.infra.process.serve_metrics import port_faults
+from regraft.infra.process.serve_metrics import port_errors
 from regraft.schemas.event import Severity
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
@@ -115,32 +115,32 @@ class AlertSettings:
         severity = (self.quiet_hours or "").partition(BELOW)[2].strip()
         return Severity(severity) if severity in set(Severity) else Severity.CRITICAL
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return everything that is wrong with the settings, one sentence each, without secrets."""
         least = {
             "attempts_max": 1, "queue_max": 1, "resume_ms_max": 0, "tick_ms": 1, "status_ms": 1, "stop_ms_max": 0,
             "window_ms": 1,
         }  # fmt: skip
-        faults = [
+        errors = [
             f"{name} is {getattr(self, name)}: at least {limit}"
             for name, limit in least.items()
             if getattr(self, name) < limit
         ]
         for name in ("timeout_s", "backoff_s"):
             if getattr(self, name) <= 0:
-                faults.append(f"{name} is {getattr(self, name):g}: above 0")
+                errors.append(f"{name} is {getattr(self, name):g}: above 0")
         if self.backoff_s_max < self.backoff_s:
-            faults.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
+            errors.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
         if self.quiet_hours is not None:
             try:
                 parse_quiet_hours(self.quiet_span)
             except QuietHoursError as error:
-                faults.append(f"quiet_hours {error}")
+                errors.append(f"quiet_hours {error}")
             severity = self.quiet_hours.partition(BELOW)[2].strip()
             if BELOW in self.quiet_hours and severity not in set(Severity):
-                faults.append(f"quiet_hours is {self.quiet_hours!r}: below one of {', '.join(Severity)}")
+                errors.append(f"quiet_hours is {self.quiet_hours!r}: below one of {', '.join(Severity)}")
         names = self.target_names
         twice = sorted({name for name in names if names.count(name) > 1})
-        faults += [f"{name} is named twice in targets or webhooks" for name in twice]
-        faults += port_faults(self.metrics_port)
-        return faults + target_faults(self.targets) + webhook_faults(self.webhooks)
+        errors += [f"{name} is named twice in targets or webhooks" for name in twice]
+        errors += port_errors(self.metrics_port)
+        return errors + target_errors(self.targets) + webhook_errors(self.webhooks)

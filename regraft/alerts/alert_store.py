@@ -77,9 +77,9 @@ class AlertStore:
                 continue
             try:
                 alerts[key] = decode(value, Alert)
-            except UndecodableRecordError as fault:
+            except UndecodableRecordError as refusal:
                 self.undecodable += 1
-                log.warning("stored_alert_unreadable", key=key, offset=message.offset(), reason=str(fault))
+                log.warning("stored_alert_unreadable", key=key, offset=message.offset(), reason=str(refusal))
         return list(alerts.values())
 
     def commit(self, batch: DeskBatch, positions: Sequence[TopicPartition], group: Any) -> bool:
@@ -116,9 +116,9 @@ class AlertStore:
                 value = encode(record)
                 if len(value) > SENT_BYTES_MAX:
                     raise ValueError(f"it has {len(value)} bytes, at most {SENT_BYTES_MAX} are sent")
-            except ValueError as fault:
+            except ValueError as refusal:
                 self.unstorable += 1
-                log.error("record_not_stored", topic=topic, key=key[:KEY_CHARACTERS_MAX], reason=str(fault))
+                log.error("record_not_stored", topic=topic, key=key[:KEY_CHARACTERS_MAX], reason=str(refusal))
                 return
             producer.produce(topic, key=key.encode(), value=value)
 

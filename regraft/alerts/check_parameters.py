@@ -17,7 +17,7 @@ TEXT_FIELDS = tuple(SAMPLE)
 COUNT_MAX = 1_000_000  # Two months of windows of 5 s; the memory of a rule grows with it.
 
 
-def template_fault(template: str) -> str:
+def template_error(template: str) -> str:
     """Return what is wrong with the text of a rule, "" if nothing is."""
     try:
         fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
@@ -37,8 +37,8 @@ def template_fault(template: str) -> str:
 def at_least_one(rule: object, *names: str) -> list[str]:
     """Return a sentence for each of these parameters that is below 1, or so large that nothing could reach it."""
     values = {name: getattr(rule, name) for name in names}
-    faults = [f"{name} is {value}: at least 1" for name, value in values.items() if value < 1]
-    return faults + [f"{name} is {value}: at most {COUNT_MAX}" for name, value in values.items() if value > COUNT_MAX]
+    errors = [f"{name} is {value}: at least 1" for name, value in values.items() if value < 1]
+    return errors + [f"{name} is {value}: at most {COUNT_MAX}" for name, value in values.items() if value > COUNT_MAX]
 
 
 def above_0(rule: object, *names: str) -> list[str]:

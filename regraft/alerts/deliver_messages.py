@@ -153,8 +153,8 @@ class _Worker(threading.Thread):
             ):
                 with attempt:
                     self._sender.send(job.message)
-        except SendError as fault:
-            self._report(job, self._state_after(fault), str(fault))
+        except SendError as failure:
+            self._report(job, self._state_after(failure), str(failure))
         except Exception as error:  # A library's own error: its text may contain the URL, its type does not.
             self._report(job, DeliveryState.FAILED, f"sending failed ({type(error).__name__})")
         else:
@@ -171,8 +171,8 @@ class _Worker(threading.Thread):
             return True
         return min(error.wait_s, self._limits.backoff_s_max)
 
-    def _state_after(self, fault: SendError) -> DeliveryState:
-        if not self._stop_asked.is_set() or not fault.can_retry:
+    def _state_after(self, failure: SendError) -> DeliveryState:
+        if not self._stop_asked.is_set() or not failure.can_retry:
             return DeliveryState.FAILED
         return DeliveryState.UNCERTAIN if self._is_uncertain else DeliveryState.PENDING
 

@@ -53,22 +53,22 @@ def load_apprise() -> type[Apprise]:
     return apprise.Apprise
 
 
-def target_faults(urls: Iterable[str]) -> list[str]:
+def target_errors(urls: Iterable[str]) -> list[str]:
     """Return a sentence for each apprise URL that cannot be used, without the URL itself."""
-    faults = []
+    errors = []
     for place, url in enumerate(urls):
         if load_apprise().instantiate(url) is None:
-            faults.append(
+            errors.append(
                 f"targets[{place}] ({name_target(url)}) is not a URL that apprise can use: see its list of "
                 "services, and "
                 "put http and https addresses into webhooks"
             )
-    return faults
+    return errors
 
 
-def webhook_faults(urls: Iterable[str]) -> list[str]:
+def webhook_errors(urls: Iterable[str]) -> list[str]:
     """Return a sentence for each webhook URL that cannot be used, without the URL itself."""
-    faults = []
+    errors = []
     for place, url in enumerate(urls):
         try:
             parts = urlsplit(url)
@@ -76,10 +76,10 @@ def webhook_faults(urls: Iterable[str]) -> list[str]:
         except ValueError:
             is_usable = False
         if not is_usable:
-            faults.append(
+            errors.append(
                 f"webhooks[{place}] ({name_webhook(url)}) is not an address: write http(s)://host[:port]/path"
             )
-    return faults
+    return errors
 
 
 def _digest(url: str) -> str:

@@ -1,4 +1,4 @@
-"""Choose and group what to report now, without what quiet hours, maintenance or a larger fault silence.
+"""Choose and group what to report now, without what quiet hours, maintenance or a larger error silence.
 
 Notification is level-triggered: a status that differs from the last one reported is reported as soon as nothing
 silences it. So an alert raised and cleared during quiet hours is never reported, and one still raised at their end is

@@ -43,7 +43,7 @@ class WebhookSender:
                 preload_content=False,
             )  # fmt: skip
         except HTTPError as error:
-            raise self._fault(error) from None  # The library's own text contains the URL.
+            raise self._error(error) from None  # The library's own text contains the URL.
         try:
             status, asked = answer.status, answer.headers
         finally:
@@ -51,7 +51,7 @@ class WebhookSender:
         if not 200 <= status < 300:
             raise _refusal(status, asked)
 
-    def _fault(self, error: HTTPError) -> SendError:
+    def _error(self, error: HTTPError) -> SendError:
         if isinstance(error, ConnectTimeoutError):
             return SendError(f"no connection within {self._timeout_s:g} s")
         if isinstance(error, ReadTimeoutError):

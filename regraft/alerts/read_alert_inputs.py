@@ -130,7 +130,7 @@ class InputReader:
         self._proof = ReadingProof(self._consumer, CALL_S)
         self.letters: list[DeadLetter] = []
         self.parked: Counter[str] = Counter()
-        self.faults = 0
+        self.errors = 0
         self.orders_refused = 0
         self.remembered: dict[str, int] = {}
 
@@ -178,7 +178,7 @@ class InputReader:
         self._keys.refresh()
         if self._keys.version != self._keys_version:
             raise TrustedKeysChangedError(
-                self._keys.fault or f"trusted keys are {', '.join(sorted(self._keys.by_name))}"
+                self._keys.error or f"trusted keys are {', '.join(sorted(self._keys.by_name))}"
             )
         try:
             messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
@@ -328,9 +328,9 @@ class InputReader:
         return [TopicPartition(topic, number) for number in sorted(partitions.partitions)]
 
     def _report(self, reason: str) -> None:
-        self.faults += 1
-        if is_logged(self.faults):
-            log.warning("alerts_read_failed", reason=reason, count=self.faults)
+        self.errors += 1
+        if is_logged(self.errors):
+            log.warning("alerts_read_failed", reason=reason, count=self.errors)
 
 
 def _note_of(stored: TopicPartition) -> dict[str, int]:

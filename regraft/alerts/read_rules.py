@@ -1,6 +1,6 @@
 """Read a file of rules: TOML with one ``[[rule]]`` table per rule.
 
-In: the text. Out: a RuleBook, or one RulesError that lists every fault with the rule's name and line. What the
+In: the text. Out: a RuleBook, or one RulesError that lists every error with the rule's name and line. What the
 parameters mean belongs to :mod:`alerts.rule_kinds`.
 """
 
@@ -27,11 +27,11 @@ TYPE_WORDS: Mapping[object, str] = {int: "a whole number", float: "a number", st
 
 
 class RulesError(CallError):
-    """A file of rules cannot be used; ``faults`` lists everything that is wrong with it."""
+    """A file of rules cannot be used; ``errors`` lists everything that is wrong with it."""
 
-    def __init__(self, source: str, faults: Sequence[str]) -> None:
-        super().__init__(f"The rules in {source} cannot be used:\n- " + "\n- ".join(faults))
-        self.faults = tuple(faults)
+    def __init__(self, source: str, errors: Sequence[str]) -> None:
+        super().__init__(f"The rules in {source} cannot be used:\n- " + "\n- ".join(errors))
+        self.errors = tuple(errors)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RuleBook:
 
 
 def load_rules(path: Path | None = None) -> RuleBook:
-    """Return the rules of a file, or the package's default rules. Raises RulesError with all faults at once."""
+    """Return the rules of a file, or the package's default rules. Raises RulesError with all errors at once."""
     file = path or DEFAULT_RULES
     try:
         text = file.read_text(encoding="utf-8")
@@ -70,34 +70,34 @@ def load_rules(path: Path | None = None) -> RuleBook:
 
 
 def parse_rules(text: str, source: str = "the text") -> RuleBook:
-    """Return the rules of a TOML text; ``source`` names it in messages. Raises RulesError with all faults at once."""
+    """Return the rules of a TOML text; ``source`` names it in messages. Raises RulesError with all errors at once."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RulesError(source, [f"it is not TOML: {error}"]) from error
-    faults = [f"{name!r} is unknown: a rules file holds only [[rule]] tables" for name in document if name != "rule"]
+    errors = [f"{name!r} is unknown: a rules file holds only [[rule]] tables" for name in document if name != "rule"]
     tables = document.get("rule", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise RulesError(source, [*faults, "rule is not a list of tables: start each rule with [[rule]]"])
+        raise RulesError(source, [*errors, "rule is not a list of tables: start each rule with [[rule]]"])
     if not tables:
-        faults.append("there are no rules: start each one with [[rule]]")
+        errors.append("there are no rules: start each one with [[rule]]")
     if len(tables) > RULES_MAX:
-        faults.append(f"there are {len(tables)} rules, at most {RULES_MAX} are read")
+        errors.append(f"there are {len(tables)} rules, at most {RULES_MAX} are read")
     lines = _Lines(text)
     rules = []
     for number, table in enumerate(tables[:RULES_MAX]):
-        rule, rule_faults = _read_rule(table)
-        faults += [f"{_place(number, table, key, lines)}: {fault}" for key, fault in rule_faults]
+        rule, rule_errors = _read_rule(table)
+        errors += [f"{_place(number, table, key, lines)}: {reason}" for key, reason in rule_errors]
         if rule is not None:
             rules.append(rule)
-    faults += _faults_between(rules)
-    if faults:
-        raise RulesError(source, faults)
+    errors += _errors_between(rules)
+    if errors:
+        raise RulesError(source, errors)
     return RuleBook(tuple(rules))
 
 
 def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, str]]]:
-    """Return the rule of a table, or None, and its faults as (key, sentence)."""
+    """Return the rule of a table, or None, and its errors as (key, sentence)."""
     on = table.get("on")
     if on is None:
         return None, [("", f"on is missing: one of {', '.join(KIND_OF)}")]
@@ -107,16 +107,16 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
         return None, [("on", f"on is {on!r}, which no rule can watch: {hint}")]
     hints = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    faults: list[tuple[str, str]] = []
+    errors: list[tuple[str, str]] = []
     values: dict[str, Any] = {}
     for key, given in table.items():
         if key not in fields:
             hint = name_near(key, fields, f"use one of {', '.join(fields)}")
-            faults.append((key, f"{key} is not a parameter of a rule on {on}: {hint}"))
+            errors.append((key, f"{key} is not a parameter of a rule on {on}: {hint}"))
             continue
-        value, fault = _typed(given, hints[key])
-        if fault:
-            faults.append((key, f"{key} is {given!r}: {fault}"))
+        value, reason = _typed(given, hints[key])
+        if reason:
+            errors.append((key, f"{key} is {given!r}: {reason}"))
         else:
             values[key] = value
     missing = [
@@ -124,11 +124,11 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
         for name, field in fields.items()
         if name not in table and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     ]
-    faults += [("", f"{name} is missing: a rule on {on} needs it") for name in missing]
-    if faults:
-        return None, faults
+    errors += [("", f"{name} is missing: a rule on {on} needs it") for name in missing]
+    if errors:
+        return None, errors
     rule = kind(**values)
-    return rule, [(fault.split(" ", 1)[0], fault) for fault in rule.faults()]
+    return rule, [(reason.split(" ", 1)[0], reason) for reason in rule.errors()]
 
 
 def _typed(given: object, wanted: Any) -> tuple[Any, str]:
@@ -146,15 +146,15 @@ def _typed(given: object, wanted: Any) -> tuple[Any, str]:
     return None, f"write {TYPE_WORDS[wanted]}"
 
 
-def _faults_between(rules: Sequence[Rule]) -> list[str]:
+def _errors_between(rules: Sequence[Rule]) -> list[str]:
     names = Counter(rule.name for rule in rules)
-    faults = [
+    errors = [
         f"the name {name!r} is used by {count} rules: give each its own" for name, count in names.items() if count > 1
     ]
     blasts = [rule.name for rule in rules if isinstance(rule, BlastRule)]
     if len(blasts) > 1:
-        faults.append(f"{', '.join(blasts)} all watch the blast radius: only one rule may")
-    return faults
+        errors.append(f"{', '.join(blasts)} all watch the blast radius: only one rule may")
+    return errors
 
 
 def _place(number: int, table: Mapping[str, Any], key: str, lines: _Lines) -> str:

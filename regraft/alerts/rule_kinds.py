@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from regraft.alerts.check_parameters import above_0, at_least_one, finite, template_fault
+from regraft.alerts.check_parameters import above_0, at_least_one, finite, template_error
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from regraft.schemas.event import Severity
 
@@ -66,23 +66,23 @@ class Rule:
         values: dict[str, object] = {name: getattr(self, field, 0.0) / 60 for name, field in minutes.items()}
         return {**values, "windows": getattr(self, "for_windows", 0)}
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        faults = []
+        errors = []
         if not self.name or set(self.name) - set(string.ascii_lowercase + string.digits + "_-."):
-            faults.append(
+            errors.append(
                 f"name is {self.name!r}: use only lower-case letters, digits, _, - and ., as it is part of a key"
             )
         for field, template in (("text", self.text), ("text_cleared", self.text_cleared)):
-            fault = template_fault(template)
-            if fault:
-                faults.append(f"{field} {fault}")
+            reason = template_error(template)
+            if reason:
+                errors.append(f"{field} {reason}")
         if self.quiet:
             try:
                 parse_quiet_hours(self.quiet)
             except QuietHoursError as error:
-                faults.append(f"quiet {error}")
-        return faults
+                errors.append(f"quiet {error}")
+        return errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,19 +124,19 @@ class LevelRule(Rule):
         """Return the longer of both spans."""
         return max(self.for_windows, self.clear_for_windows)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        faults = super().faults() + at_least_one(self, "for_windows", "clear_for_windows")
-        faults += finite(self, "above", "clear_below")
+        errors = super().errors() + at_least_one(self, "for_windows", "clear_for_windows")
+        errors += finite(self, "above", "clear_below")
         if self.above < 0:
-            faults.append(f"above is {self.above:g}: at least 0")
+            errors.append(f"above is {self.above:g}: at least 0")
         if self.clear_below > self.above:
-            faults.append(
+            errors.append(
                 f"clear_below is {self.clear_below:g}, above {self.above:g}: it must not be the larger of the two"
             )
         if self.of != "both" and not self.on.startswith("queue."):
-            faults.append(f"of is {self.of!r}: only queues belong to brokers or links: leave it out")
-        return faults
+            errors.append(f"of is {self.of!r}: only queues belong to brokers or links: leave it out")
+        return errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,12 +166,12 @@ class GrowthRule(Rule):
         """Return the windows that growth, or its end, spans."""
         return max(self.for_windows + 1, self.clear_for_windows + 1)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        faults = super().faults() + at_least_one(self, "for_windows", "length_min", "clear_for_windows")
+        errors = super().errors() + at_least_one(self, "for_windows", "length_min", "clear_for_windows")
         if not 1 < self.factor < math.inf:
-            faults.append(f"factor is {self.factor:g}: above 1, or every queue grows")
-        return faults
+            errors.append(f"factor is {self.factor:g}: above 1, or every queue grows")
+        return errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,9 +198,9 @@ class SilentRule(Rule):
         """Return the windows of silence and the one before, or those of its end if these are more."""
         return max(self.for_windows + 1, self.clear_for_windows)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        return super().faults() + at_least_one(self, "for_windows", "clear_for_windows") + above_0(
+        return super().errors() + at_least_one(self, "for_windows", "clear_for_windows") + above_0(
             self, "forget_after_s"
         )  # fmt: skip
 
@@ -227,9 +227,9 @@ class MissingRule(Rule):
         """Return the windows that clear the alert."""
         return self.clear_for_windows
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        return super().faults() + at_least_one(self, "clear_for_windows") + above_0(self, "for_s")
+        return super().errors() + at_least_one(self, "clear_for_windows") + above_0(self, "for_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,11 +267,11 @@ class CountRule(Rule):
         """Return the longer of both spans."""
         return max(self.span_s, self.clear_after_s)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        faults = super().faults() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
+        errors = super().errors() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
         over = f"count is {self.count}: at most {COUNTED_MAX}, more occurrences are not counted"
-        return [*faults, over] if self.count > COUNTED_MAX else faults
+        return [*errors, over] if self.count > COUNTED_MAX else errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,9 +295,9 @@ class StalledRule(Rule):
         """Return how long a phase may take, in seconds."""
         return self.for_s
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        return super().faults() + above_0(self, "for_s")
+        return super().errors() + above_0(self, "for_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,9 +324,9 @@ class FlappingRule(Rule):
         """Return the longer of both spans."""
         return max(self.span_s, self.clear_after_s)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        return super().faults() + at_least_one(self, "flips") + above_0(self, "span_s", "clear_after_s")
+        return super().errors() + at_least_one(self, "flips") + above_0(self, "span_s", "clear_after_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,12 +342,12 @@ class FleetRule(Rule):
 
     for_s: float = 0.0
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if not 0 <= self.for_s < math.inf:
-            faults.append(f"for_s is {self.for_s:g}: at least 0")
-        return faults
+            errors.append(f"for_s is {self.for_s:g}: at least 0")
+        return errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,13 +377,13 @@ class BlastRule(Rule):
         """Return the number of affected brokers above which it is raised, given the number of all brokers."""
         return min(self.brokers_above, max(self.share_above * broker_count, self.brokers_min - 1))
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        faults = super().faults() + at_least_one(self, "brokers_above", "brokers_min", "clear_for_windows")
+        errors = super().errors() + at_least_one(self, "brokers_above", "brokers_min", "clear_for_windows")
         for name in ("share_above", "clear_below"):
             if not 0 < getattr(self, name) <= 1:
-                faults.append(f"{name} is {getattr(self, name):g}: a share above 0 and at most 1")
-        return faults
+                errors.append(f"{name} is {getattr(self, name):g}: a share above 0 and at most 1")
+        return errors
 
 
 KINDS: tuple[type[Rule], ...] = (

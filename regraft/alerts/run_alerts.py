@@ -49,19 +49,19 @@ REPORTED = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.UNCERTAIN)
 
 
 class AlertSettingsError(StackError):
-    """The settings cannot be used; the message lists every fault."""
+    """The settings cannot be used; the message lists every error."""
 
 
 def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
     """Judge and notify until ``stop`` is set, then wait for a limited time for messages being sent.
 
-    Raises AlertSettingsError and RulesError with all faults at once, MetricsPortError if the metrics port is in use,
+    Raises AlertSettingsError and RulesError with all errors at once, MetricsPortError if the metrics port is in use,
     AlertStoreTakenError if another alert stage took over, and InputGoneError if a topic was deleted. Nothing is raised
     if Kafka, Valkey or a target is unavailable.
     """
-    faults = settings.faults()
-    if faults:
-        raise AlertSettingsError("The alert settings cannot be used:\n- " + "\n- ".join(faults))
+    errors = settings.errors()
+    if errors:
+        raise AlertSettingsError("The alert settings cannot be used:\n- " + "\n- ".join(errors))
     rules = load_rules(settings.rules_file)
     metrics, health = AlertMetrics(), AlertHealth()
     with ExitStack() as held:
@@ -161,7 +161,7 @@ class AlertLoop:
         if self._reader.prove():
             health.asked.beat()
         stalled = ", ".join(sorted(self._reader.stalled))
-        health.reading_fault = f"records of {stalled} do not arrive, although Kafka has them" if stalled else ""
+        health.reading_error = f"records of {stalled} do not arrive, although Kafka has them" if stalled else ""
 
     @property
     def _is_ready(self) -> bool:
@@ -225,9 +225,9 @@ class AlertLoop:
             self._ticks_failed += 1
             if is_logged(self._ticks_failed):
                 log.exception("alerts_not_judged", count=self._ticks_failed)
-            self._health.judging_fault = f"rules cannot be judged ({type(error).__name__}: {error})"
+            self._health.judging_error = f"rules cannot be judged ({type(error).__name__}: {error})"
             return []
-        self._health.judging_fault = ""
+        self._health.judging_error = ""
         return changed
 
     def _take_reports(self, now_ms: int) -> None:
@@ -263,8 +263,8 @@ class AlertLoop:
         self._shown_ms = now_ms
         engine = self._engine
         document = alerts_document(engine.book.alerts.values(), now_ms)
-        faults = self._faults()
-        self._show_metrics(faults, now_ms)
+        errors = self._errors()
+        self._show_metrics(errors, now_ms)
         if self._view is not None:
             self._view.publish(document, now_ms)
         if self._status is not None:
@@ -278,27 +278,27 @@ class AlertLoop:
                     "windows": engine.windows_judged,
                     "window_end_ms": engine.newest_end_ms,
                     "waiting_messages": self._delivery.waiting,
-                    "faults": faults,
+                    "errors": errors,
                 }
             )
 
-    def _faults(self) -> dict[str, int]:
-        faults = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
-        faults |= {f"no letter: {topic}": count for topic, count in self._reader.only_counted.items()}
-        faults |= {f"parked: {topic}": count for topic, count in self._reader.parked.items()}
-        faults |= {f"not raised: {rule}": count for rule, count in self._engine.not_raised.items()}
-        faults |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}
-        faults |= {
+    def _errors(self) -> dict[str, int]:
+        errors = {f"undecodable: {topic}": count for topic, count in self._reader.undecodable.items()}
+        errors |= {f"no letter: {topic}": count for topic, count in self._reader.only_counted.items()}
+        errors |= {f"parked: {topic}": count for topic, count in self._reader.parked.items()}
+        errors |= {f"not raised: {rule}": count for rule, count in self._engine.not_raised.items()}
+        errors |= {f"windows: {why}": count for why, count in self._engine.gatherer.dropped.items()}
+        errors |= {
             "refused: orders": self._reader.orders_refused,
-            "reading": self._reader.faults,
+            "reading": self._reader.errors,
             "storing": self._store.failures,
             "unstorable: records": self._store.unstorable,
             "judging": self._ticks_failed,
         }
-        faults |= {"live view": 0 if self._view is None else self._view.failures}
-        return {what: count for what, count in faults.items() if count}
+        errors |= {"live view": 0 if self._view is None else self._view.failures}
+        return {what: count for what, count in errors.items() if count}
 
-    def _show_metrics(self, faults: dict[str, int], now_ms: int) -> None:
+    def _show_metrics(self, errors: dict[str, int], now_ms: int) -> None:
         metrics, engine = self._metrics, self._engine
         for rule in engine.rules.rules:
             count = len(engine.book.subjects(rule.name))
@@ -306,8 +306,8 @@ class AlertLoop:
         metrics.silenced.set(sum(alert.is_silenced for alert in engine.book.raised))
         for target, count in self._delivery.waiting.items():
             metrics.waiting.labels(target).set(count)
-        for what, count in faults.items():
-            metrics.faults.labels(what).set(count)
+        for what, count in errors.items():
+            metrics.errors.labels(what).set(count)
         metrics.windows.inc(engine.windows_judged - self._windows_counted)
         self._windows_counted = engine.windows_judged
         if engine.newest_end_ms is not None:

@@ -32,7 +32,7 @@ class AppriseSender:
         apprise = load_apprise()
         service = apprise.instantiate(url)
         if service is None:
-            raise ValueError("apprise cannot use the URL; AlertSettings.faults() says so earlier")
+            raise ValueError("apprise cannot use the URL; AlertSettings.errors() says so earlier")
         if "cto=" not in url:
             service.socket_connect_timeout = timeout_s
         if "rto=" not in url:

@@ -1,4 +1,4 @@
-"""Determine how much of the overlay is affected at once, so that a large fault is reported once, not a hundred times.
+"""Determine how much of the overlay is affected at once, so that a large error is reported once, not a hundred times.
 
 Silencing single alerts belongs to :mod:`alerts.notify_targets`.
 """

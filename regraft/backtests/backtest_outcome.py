@@ -54,7 +54,7 @@ class PlanMark(msgspec.Struct, frozen=True):
 class Deliveries(msgspec.Struct, frozen=True):
     """Deliveries in a closed loop: ``published`` counts notifications, the others count hand-overs to subscriptions.
 
-    ``lost_to_deaths`` had to cross a broker that died; this is not a fault, and they are not counted in ``lost``.
+    ``lost_to_deaths`` had to cross a broker that died; this is not an error, and they are not counted in ``lost``.
     """
 
     published: int
@@ -78,7 +78,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST (a lower bound on the cost of any tree).
     ``plans_rolled_back`` counts the ``plans`` that were rolled back because they made things worse. ``windows_unknown``
-    counts windows whose overlay no recorded plan describes. ``refusals`` counts proposals by verdict, ``faults`` counts
+    counts windows whose overlay no recorded plan describes. ``refusals`` counts proposals by verdict, ``errors`` counts
     decisions that raised. ``deliveries`` is None in an open loop, which has no transitions. ``is_settled`` is False if
     a plan was still in progress at the end. ``links_corrected`` counts the links whose cost at the end came from round
     trips instead of the inventory. ``changes_found_ms`` lists the start of each change of traffic that was detected.
@@ -93,8 +93,8 @@ class Outcome(msgspec.Struct, frozen=True):
     windows_unknown: int = 0
     refusals: dict[str, int] = msgspec.field(default_factory=dict)
     decision_time: DecisionTime = DecisionTime()
-    faults: int = 0
-    fault_text: str = ""
+    errors: int = 0
+    error_text: str = ""
     deliveries: Deliveries | None = None
     is_settled: bool = True
     links_corrected: int = 0

@@ -42,11 +42,11 @@ OPEN_LOOP_ONLY = "candidates are compared in the open loop only"
 
 
 class BacktestError(ValueError):
-    """The backtest cannot be run as requested; ``faults`` lists everything to fix, one sentence each."""
+    """The backtest cannot be run as requested; ``errors`` lists everything to fix, one sentence each."""
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = tuple(faults)
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = tuple(errors)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Backtest:
     """The results of a backtest.
 
     ``outcomes``: of each mode the yardsticks, then the planners. ``notes`` explain how the results were obtained and
-    what is missing; ``warnings`` describe faults of the recording. ``first_ms`` and ``end_ms`` bound the windows.
+    what is missing; ``warnings`` describe errors of the recording. ``first_ms`` and ``end_ms`` bound the windows.
     """
 
     settings: Settings
@@ -87,12 +87,12 @@ class Backtest:
     choice: Choice | None = None
 
     @property
-    def faults(self) -> tuple[str, ...]:
+    def errors(self) -> tuple[str, ...]:
         """What went wrong in the run, one sentence each."""
         failed = [
-            f"{outcome.planner} failed {outcome.faults} times ({outcome.fault_text})"
+            f"{outcome.planner} failed {outcome.errors} times ({outcome.error_text})"
             for outcome in self.outcomes
-            if outcome.faults
+            if outcome.errors
         ]
         stuck = [
             f"the closed loop of {outcome.planner} did not settle"
@@ -106,8 +106,8 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     """Run all planners. Raises BacktestError, before it runs any, with everything that is wrong with the options."""
     try:
         recording = open_recording(options.file)
-    except RecordingError as fault:
-        raise BacktestError([str(fault)]) from fault
+    except RecordingError as error:
+        raise BacktestError([str(error)]) from error
     candidates, is_auto = _candidates(options, recording), options.planners == (AUTO,)
     named = [one.planner for one in candidates]
     options = replace(options, planners=tuple(dict.fromkeys(named) if is_auto else named))
@@ -150,48 +150,48 @@ def _candidates(options: BacktestOptions, recording: Recording) -> tuple[Candida
 
 def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, int, int]:
     """Return the settings and the span of whole windows. Raises BacktestError with everything that is wrong."""
-    faults: list[str] = []
+    errors: list[str] = []
     settings: Settings | None = None
     try:
         settings = settings_of(recording.info, options.flags, tuple(dict.fromkeys(options.planners)))
     except SettingsError as error:
-        faults += error.faults
-    faults += [
+        errors += error.errors
+    errors += [
         f"--planner {name} is given {count} times: name each once"
         for name, count in Counter(options.planners).items()
         if count > 1
     ]
     if options.closed_loop_s < 0:
-        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, and 0 runs no closed loop")
+        errors.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, and 0 runs no closed loop")
     if settings is not None and options.closed_loop_s > duration_s_max(settings.streaming.window_ms):
         limit_s = duration_s_max(settings.streaming.window_ms)
-        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, for which costs are kept")
+        errors.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, for which costs are kept")
     if settings is not None and settings.run.clock_speed != 1.0:
-        faults.append(
+        errors.append(
             f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times are not Kafka's, by "
             "which a recording is read; use a recording of a run at speed 1"
         )
-    faults += _recording_faults(recording, settings)
+    errors += _recording_errors(recording, settings)
     first_ms, end_ms = _span(options, recording, 5_000 if settings is None else settings.streaming.window_ms, settings)
     if first_ms >= end_ms and any(block.span.telemetry for block in recording.blocks()):
-        faults.append(_empty_text(recording, first_ms, end_ms))
-    if faults or settings is None:
-        raise BacktestError(list(dict.fromkeys(faults)))
+        errors.append(_empty_text(recording, first_ms, end_ms))
+    if errors or settings is None:
+        raise BacktestError(list(dict.fromkeys(errors)))
     return settings, first_ms, end_ms
 
 
-def _recording_faults(recording: Recording, settings: Settings | None) -> list[str]:
-    faults = []
+def _recording_errors(recording: Recording, settings: Settings | None) -> list[str]:
+    errors = []
     if not any(block.span.telemetry for block in recording.blocks()):
-        faults.append(f"{recording.path} holds no telemetry: record a run that has brokers")
+        errors.append(f"{recording.path} holds no telemetry: record a run that has brokers")
     inventory = recording.info.inventory
     needs_register = settings is not None and kind_of(inventory, settings.controller).NEEDS_REGISTER
     if needs_register and CLIENTS.suffix not in recording.info.topics:
-        faults.append(
+        errors.append(
             f"{recording.path} holds no clients, which plans for a {inventory.bootstrap.KIND} need: record the "
             "topic clients as well"
         )
-    return faults
+    return errors
 
 
 def _span(options: BacktestOptions, recording: Recording, window_ms: int, settings: Settings | None) -> tuple[int, int]:

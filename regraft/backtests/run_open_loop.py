@@ -148,8 +148,8 @@ class WindowFeed:
         self._know(plan.brokers_target)
         try:
             self.plan_log.record(plan)
-        except ValueError as fault:
-            raise StackError(f"The recorded {plan.plan} does not fit the recorded brokers: {fault}.") from fault
+        except ValueError as error:
+            raise StackError(f"The recorded {plan.plan} does not fit the recorded brokers: {error}.") from error
 
 
 def run_open_loop(task: OpenLoopTask, report_work: ReportWork) -> Outcome:
@@ -284,8 +284,8 @@ class _OpenLoop:
             windows_incomplete=incomplete,
             refusals={str(verdict): count for verdict, count in sorted(shadow.refusals.items())},
             decision_time=DecisionTime(times.count, times.total_ms / max(times.count, 1), times.max_ms),
-            faults=shadow.faults,
-            fault_text=shadow.fault_text,
+            errors=shadow.errors,
+            error_text=shadow.error_text,
         )
 
 

@@ -208,7 +208,7 @@ def _figures(outcome: Outcome) -> list[Figure]:
             ("decisions", times.count, "decisions"),
             ("decision_ms_mean", times.mean_ms, "ms"),
             ("decision_ms_max", times.max_ms, "ms"),
-            ("decisions_failed", outcome.faults, "decisions"),
+            ("decisions_failed", outcome.errors, "decisions"),
         ]
     if outcome.deliveries is not None:
         sent = outcome.deliveries

@@ -144,14 +144,14 @@ def _try_rules(
         typer.echo(f"Warning: {warning}", err=True)
     if write is not None:
         write.write_text(expected_text(rehearsal.changes), encoding="utf-8")
-    faults = [] if expected is None else differences(expected, rehearsal.changes)
+    errors = [] if expected is None else differences(expected, rehearsal.changes)
     if as_json:
-        typer.echo(json.dumps(_document(rehearsal, None if expected is None else faults), indent=2))
+        typer.echo(json.dumps(_document(rehearsal, None if expected is None else errors), indent=2))
     else:
         _show(rehearsal)
-    for fault in faults:
-        typer.echo(f"Not as expected: {fault}.", err=True)
-    if faults:
+    for error in errors:
+        typer.echo(f"Not as expected: {error}.", err=True)
+    if errors:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -188,7 +188,7 @@ def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> Rehears
     return RehearsalSettings(streaming.window_ms, streaming.grace_ms, streaming.bounds, quiet_hours, quiet_below)
 
 
-def _document(rehearsal: Rehearsal, faults: Sequence[str] | None) -> dict[str, Any]:
+def _document(rehearsal: Rehearsal, errors: Sequence[str] | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "begin_ms": rehearsal.begin_ms,
         "end_ms": rehearsal.end_ms,
@@ -198,7 +198,7 @@ def _document(rehearsal: Rehearsal, faults: Sequence[str] | None) -> dict[str, A
         "is_aggregated": rehearsal.is_aggregated,
         "changes": [_change(change) for change in rehearsal.changes],
     }
-    return document if faults is None else {**document, "differences": list(faults)}
+    return document if errors is None else {**document, "differences": list(errors)}
 
 
 def _change(change: RehearsedChange) -> dict[str, Any]:

@@ -72,30 +72,30 @@ def backtest(
 
     _begin(out)
     is_json_only = json_file == PRINTED
-    faults: list[str] = []
+    errors: list[str] = []
     flags: dict[str, dict[str, Any]] = {}
     try:
         flags = parse_assignments(assignments or [])
     except SettingsError as error:
-        faults += error.faults
-    from_ms, to_ms = _time_ms("--from", begin, faults), _time_ms("--to", end, faults)
+        errors += error.errors
+    from_ms, to_ms = _time_ms("--from", begin, errors), _time_ms("--to", end, errors)
     options = BacktestOptions(file, tuple(planner or ()), flags, from_ms, to_ms, closed_loop_s, resimulate)
     try:
-        if faults:
-            raise BacktestError(faults)
+        if errors:
+            raise BacktestError(errors)
         result = run_backtest(options, Console(stderr=True, quiet=is_json_only))
     except BacktestError as error:
-        for fault in error.faults:
-            typer.echo(f"Cannot backtest: {fault.rstrip('.')}.", err=True)
+        for sentence in error.errors:
+            typer.echo(f"Cannot backtest: {sentence.rstrip('.')}.", err=True)
         raise typer.Exit(EXIT_CALL) from None
     except KeyboardInterrupt:
         typer.echo("Stopped by Ctrl-C: nothing was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _write(result, options, out, json_file, csv_file)
     _show(result, options, out, is_json_only=is_json_only)
-    for fault in result.faults:
-        typer.echo(f"Not a success: {fault}.", err=True)
-    if result.faults:
+    for sentence in result.errors:
+        typer.echo(f"Failed: {sentence}.", err=True)
+    if result.errors:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -140,7 +140,7 @@ def _show(result: Backtest, options: BacktestOptions, out: Path | None, *, is_js
         console.print(f"Report: {out / 'backtest.html'}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _time_ms(flag: str, text: str | None, faults: list[str]) -> int | None:
+def _time_ms(flag: str, text: str | None, errors: list[str]) -> int | None:
     """Return a time of the command line in ms since 1970; without a zone it is UTC."""
     if text is None:
         return None
@@ -149,6 +149,6 @@ def _time_ms(flag: str, text: str | None, faults: list[str]) -> int | None:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        faults.append(f"{flag} {text} is not a time: write 2026-08-01T10:15:00, or ms since 1970")
+        errors.append(f"{flag} {text} is not a time: write 2026-08-01T10:15:00, or ms since 1970")
         return None
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * SECOND_MS)

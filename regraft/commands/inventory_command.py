@@ -135,25 +135,25 @@ def check(
     if not path.exists():
         typer.echo(f"{path} does not exist: `regraft inventory make` writes one.", err=True)
         raise typer.Exit(EXIT_CALL)
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     oddities: list[str] = []
     kind, brokers = "", 0
     try:
         inventory = load_inventory(path)
     except InventoryError as error:
-        faults = error.faults
+        errors = error.errors
     else:
         oddities, kind, brokers = find_oddities(inventory), inventory.bootstrap.KIND, len(inventory.brokers)
     if as_json:
-        typer.echo(json.dumps({"file": str(path), "brokers": brokers, "wrong": faults, "odd": oddities}, indent=2))
-    elif faults:
+        typer.echo(json.dumps({"file": str(path), "brokers": brokers, "wrong": errors, "odd": oddities}, indent=2))
+    elif errors:
         typer.echo(f"{path} cannot be used:")
-        for fault in faults:
-            typer.echo(f"Wrong: {fault}{'' if fault.endswith(('.', '?')) else '.'}")
+        for sentence in errors:
+            typer.echo(f"Wrong: {sentence}{'' if sentence.endswith(('.', '?')) else '.'}")
     else:
         typer.echo(f"{path} can be used: a {kind} over {brokers} brokers.")
         _print_oddities(oddities)
-    if faults:
+    if errors:
         raise typer.Exit(EXIT_FAILED)
 
 

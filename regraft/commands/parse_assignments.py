@@ -27,22 +27,22 @@ def parse_flag(text: str) -> tuple[str, str, Any]:
 def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return ``--set`` assignments as nested tables. Raises SettingsError that names every malformed one."""
     tables: dict[str, dict[str, Any]] = {}
-    faults: list[str] = []
+    errors: list[str] = []
     for text in assignments:
         try:
             section, name, value = parse_flag(text)
         except SettingsError as error:
-            faults += error.faults
+            errors += error.errors
             continue
         table = tables.setdefault(section, {})
         *parents, leaf = name.split(".")
         for parent in parents:
             if not isinstance(table.setdefault(parent, {}), dict):
-                faults.append(f"--set {text}: {parent} already has a value: remove one of the two")
+                errors.append(f"--set {text}: {parent} already has a value: remove one of the two")
                 break
             table = table[parent]
         else:
             table[leaf] = value
-    if faults:
-        raise SettingsError(faults)
+    if errors:
+        raise SettingsError(errors)
     return tables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from regraft.commands.describe_broker import since_text
-from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_fault, how_to_admit, may_announce
+from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_error, how_to_admit, may_announce
 from regraft.schemas.member import Member
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
             continue
         try:
             one = decode(message.value(), Announcement)
-        except UndecodableRecordError as fault:
-            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+        except UndecodableRecordError as error:
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(error))
             continue
-        if not announcement_fault(namespace, message.topic() or "", one, None) and may_announce(known.get(one.broker)):
+        if not announcement_error(namespace, message.topic() or "", one, None) and may_announce(known.get(one.broker)):
             announcements[one.broker, one.facts.agent] = one
     return [one for _, one in sorted(announcements.items())]
 

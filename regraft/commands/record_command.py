@@ -67,7 +67,7 @@ def record(
     `regraft record --out rec.avro --all --from-start --duration 600 --bootstrap kafka:9092`.
     """
     from regraft.infra.process.log_stream import configure_logs
-    from regraft.infra.process.serve_metrics import port_faults
+    from regraft.infra.process.serve_metrics import port_errors
     from regraft.producers.recordings.write_recording import RecordingLimits
     from regraft.recordings.record_run import RecordOptions, record_run
     from regraft.settings.run_settings import SettingsError
@@ -75,8 +75,8 @@ def record(
     configure_logs(level="warning")
     settings = settings_of(assignments, settings_file, bootstrap)
     limits = RecordingLimits(rotate_mb, rotate_s, compress_level)
-    if faults := [*limits.faults(), *port_faults(metrics_port, metrics_host)]:
-        raise SettingsError(faults)
+    if errors := [*limits.errors(), *port_errors(metrics_port, metrics_host)]:
+        raise SettingsError(errors)
     options = RecordOptions(out, is_all, from_start, to_end, duration, limits, metrics_port, metrics_host)
     _print_outcome(record_run(settings, options, Console(stderr=True, quiet=as_json)), as_json=as_json)
 

@@ -88,7 +88,7 @@ def replay(
         _show(outcome.document, options.out, is_run=is_run)
     for warning in outcome.document["warnings"]:
         typer.echo(f"Warning: {warning}", err=True)
-    if outcome.faults:
+    if outcome.errors:
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -47,7 +47,7 @@ def shown_message(message: Message, topic: Topic) -> dict[str, Any]:
     try:
         return head | {"record": shown_record(decode(value, SHOWN_TYPES[topic.suffix]))}
     except UndecodableRecordError as error:
-        return head | {"fault": str(error), "bytes": len(value)}
+        return head | {"error": str(error), "bytes": len(value)}
 
 
 def shown_record(record: msgspec.Struct) -> Any:

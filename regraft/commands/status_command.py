@@ -76,7 +76,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
     lines += member_lines(judged["members"] or {})
     lines += [_plan_text(plan) for plan in judged["plans_last"]]
     lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
-    counted = ", ".join(f"{what} {count}" for what, count in judged["faults"].items() if count)
+    counted = ", ".join(f"{what} {count}" for what, count in judged["errors"].items() if count)
     if counted:
         lines.append(f"since the start: {counted}")
     services = judged["services"]

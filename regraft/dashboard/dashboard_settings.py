@@ -102,39 +102,39 @@ class DashboardSettings:
         """The file of revoked tokens' ids."""
         return self.revoked_file or self.inventory_path.with_name("revoked-tokens.txt")
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each, without secrets."""
         least = {"poll_ms": 50, "answer_ms_max": 10, "windows_max": 10}
         least |= {"clients_max": 1, "clients_per_address_max": 1}
-        faults = [
+        errors = [
             f"{name} is {getattr(self, name)}: at least {limit}"
             for name, limit in least.items()
             if getattr(self, name) < limit
         ]
         if not 0 <= self.port <= PORT_MAX:
-            faults.append(f"port is {self.port}: from 0 (a free one) to {PORT_MAX}")
+            errors.append(f"port is {self.port}: from 0 (a free one) to {PORT_MAX}")
         if not self.host_names:
-            faults.append('host_names is empty: name at least one, or "*" for any')
+            errors.append('host_names is empty: name at least one, or "*" for any')
         if self.stale_ms < 2 * self.poll_ms:
-            faults.append(
+            errors.append(
                 f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or every state is always stale"
             )
         if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
-            faults.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
+            errors.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
         if (self.certificate_file is None) != (self.key_file is None):
             files = f"certificate_file is {self.certificate_file or 'none'} and key_file is {self.key_file or 'none'}"
-            faults.append(f"{files}: give both, or neither")
-        faults += [fault for proxy in self.trusted_proxies for fault in _proxy_faults(proxy)]
+            errors.append(f"{files}: give both, or neither")
+        errors += [error for proxy in self.trusted_proxies for error in _proxy_errors(proxy)]
         if self.login_to_read and self.secret is None and self.secret_file is None:
-            faults.append("login_to_read is true and there is no secret that signs tokens: give secret or secret_file")
+            errors.append("login_to_read is true and there is no secret that signs tokens: give secret or secret_file")
         if self.secret is not None and self.secret_file is not None:
-            faults.append("secret and secret_file are both given: give one of them")
+            errors.append("secret and secret_file are both given: give one of them")
         if self.secret is not None:
-            faults += secret_faults(self.secret, "secret")
-        return faults
+            errors += secret_errors(self.secret, "secret")
+        return errors
 
 
-def _proxy_faults(proxy: str) -> list[str]:
+def _proxy_errors(proxy: str) -> list[str]:
     try:
         ipaddress.ip_network(proxy)
     except ValueError as error:
@@ -142,7 +142,7 @@ def _proxy_faults(proxy: str) -> list[str]:
     return []
 
 
-def secret_faults(secret: str, where: str) -> list[str]:
+def secret_errors(secret: str, where: str) -> list[str]:
     """Return what is wrong with a secret, without revealing it; ``where`` names where it is kept."""
     size = len(secret.encode())
     if size >= SECRET_BYTES_MIN:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jwt
 
-from regraft.dashboard.dashboard_settings import DashboardSettings, secret_faults
+from regraft.dashboard.dashboard_settings import DashboardSettings, secret_errors
 from regraft.infra.process.stack_error import StackError
 
 ALGORITHM = "HS256"
@@ -61,8 +61,8 @@ def read_secret(settings: DashboardSettings) -> str | None:
         secret, where = _read_file(settings.secret_file), f"the secret in {settings.secret_file}"
     else:
         return None
-    for fault in secret_faults(secret, where):
-        raise TokenSecretError(f"{fault[0].upper()}{fault[1:]}.")
+    for error in secret_errors(secret, where):
+        raise TokenSecretError(f"{error[0].upper()}{error[1:]}.")
     return secret
 
 

@@ -97,7 +97,7 @@ class ViewPoller:
         else:
             self._unread = ""
         self._enter(LIVE if any(text is not None for text in texts) else EMPTY)
-        self._metrics.undecodable.set(len(self._reader.faults))
+        self._metrics.undecodable.set(len(self._reader.errors))
         await self._board.replace({**fresh, "server": self.server_part()})
 
     def silent_ms(self) -> int:
@@ -117,7 +117,7 @@ class ViewPoller:
             "namespace": self._settings.namespace,
             "can_order": self._can_order,
             "login_to_read": self._settings.login_to_read,
-            "faults": sorted(filter(None, (self._unread, *self._reader.faults.values()))),
+            "errors": sorted(filter(None, (self._unread, *self._reader.errors.values()))),
         }
 
     def _verdict(self) -> LoopVerdict:

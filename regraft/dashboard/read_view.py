@@ -40,7 +40,7 @@ SERIES: dict[str, Key] = {
 class ViewReader:
     """Decodes what changed since the last poll; a text that cannot be read leaves the part as it was.
 
-    ``faults`` has a sentence for each part whose newest text cannot be read, and one if the view is of a newer version,
+    ``errors`` has a sentence for each part whose newest text cannot be read, and one if the view is of a newer version,
     which is not read at all. ``news_ms`` is the time of the newest view by the controller's clock.
     """
 
@@ -48,7 +48,7 @@ class ViewReader:
         self._texts: dict[str, bytes] = {}
         self._values: dict[str, Any] = {}
         self._windows = WindowSeries(windows_max)
-        self.faults: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
         self.news_ms: int | None = None
 
     def read(self, texts: Mapping[str, bytes | None]) -> dict[str, Any]:
@@ -66,9 +66,9 @@ class ViewReader:
                 shown[part] = _shown(part, fresh[part])
             except Exception as error:  # Whatever a text causes, such as too deep JSON: the others are shown.
                 fresh.pop(part, None)
-                self.faults[part] = f"{part} of the live view cannot be read ({error}): an older state of it is shown"
+                self.errors[part] = f"{part} of the live view cannot be read ({error}): an older state of it is shown"
             else:
-                self.faults.pop(part, None)
+                self.errors.pop(part, None)
         self._values |= fresh
         if COUNTS in fresh:
             self.news_ms = fresh[COUNTS].time_ms
@@ -83,14 +83,14 @@ class ViewReader:
         return judge_loop(view, self._values.get(ALERTS) or {}, silent_s, now_ms)
 
     def _is_newer(self, counts: bytes | None) -> bool:
-        self.faults.pop(VERSION, None)
+        self.errors.pop(VERSION, None)
         try:
             check_version(counts or b"{}")
         except NewerViewError as error:
-            self.faults[VERSION] = f"the live view cannot be read: {error}"
+            self.errors[VERSION] = f"the live view cannot be read: {error}"
         except LiveViewError:
             return False  # Not JSON; reported when the part is read.
-        return VERSION in self.faults
+        return VERSION in self.errors
 
     def _windows_until_now(self) -> Sequence[Any]:
         counts = self._values.get(COUNTS)

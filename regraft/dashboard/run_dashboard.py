@@ -135,14 +135,14 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
     """Run the server in a separate thread, so that it handles no signals; this thread writes the status file."""
     server = uvicorn.Server(_server_options(app, settings))
     loop = asyncio.new_event_loop()
-    faults: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def serve() -> None:
         asyncio.set_event_loop(loop)
         try:
             loop.run_until_complete(server.serve([listener]))
         except BaseException as error:
-            faults.append(error)
+            errors.append(error)
         finally:
             loop.close()
 
@@ -163,8 +163,8 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
             asyncio.run_coroutine_threadsafe(parts.board.close(), loop)  # Otherwise shutdown would wait for open pages.
             server.should_exit = True
         thread.join(STOP_S_MAX + 5)
-    if faults:
-        raise faults[0]
+    if errors:
+        raise errors[0]
 
 
 def _status(url: str, parts: DashboardParts) -> dict[str, Any]:

@@ -41,20 +41,20 @@ class InventoryWatcher:
         """Read the file if it has changed since the last time."""
         mark = _mark_of(self._path)
         if mark is None:
-            await self._report_fault(f"no inventory exists at {self._path} yet")
+            await self._report_error(f"no inventory exists at {self._path} yet")
             return
         if mark == self._mark:
             return
         try:
             part = await asyncio.to_thread(_map_part, self._path)
         except Exception as error:  # Whatever an invalid inventory raises, the page continues without places.
-            await self._report_fault(str(error))
+            await self._report_error(str(error))
             return
         self._mark, self._reason = mark, ""
         log.info("broker_positions_read", brokers=len(part["places"]), source=part["source"])
         await self._board.replace({"map": part})
 
-    async def _report_fault(self, reason: str) -> None:
+    async def _report_error(self, reason: str) -> None:
         if reason != self._reason:
             log.warning("broker_positions_unknown", reason=reason)
             self._reason = reason

@@ -263,15 +263,15 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def refuse_form(_: Request, error: RequestValidationError) -> JSONResponse:
-        faults = [f"{'.'.join(map(str, entry['loc'][1:])) or 'body'}: {entry['msg']}" for entry in error.errors()]
-        return JSONResponse({"error": "form", "text": "; ".join(faults)}, 422)
+        errors = [f"{'.'.join(map(str, entry['loc'][1:])) or 'body'}: {entry['msg']}" for entry in error.errors()]
+        return JSONResponse({"error": "form", "text": "; ".join(errors)}, 422)
 
 
 def _add_health(app: FastAPI, parts: DashboardParts) -> None:
     polls_late_ms_max = POLLS_LATE_MAX * max(parts.settings.poll_ms, 1000)
 
-    def answer(is_ready: bool, faults: list[str], status: int) -> JSONResponse:
-        return JSONResponse({"is_ready": is_ready, "faults": faults}, status)
+    def answer(is_ready: bool, errors: list[str], status: int) -> JSONResponse:
+        return JSONResponse({"is_ready": is_ready, "errors": errors}, status)
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -282,8 +282,8 @@ def _add_health(app: FastAPI, parts: DashboardParts) -> None:
     async def health() -> JSONResponse:
         """Report whether the poller is alive: status 503 means that a restart could help."""
         late_ms = parts.poller.silent_ms()
-        faults = [f"the live view was last polled {late_ms} ms ago"] if late_ms > polls_late_ms_max else []
-        return answer(parts.why_not_live() is None, faults, 503 if faults else 200)
+        errors = [f"the live view was last polled {late_ms} ms ago"] if late_ms > polls_late_ms_max else []
+        return answer(parts.why_not_live() is None, errors, 503 if errors else 200)
 
     @app.get("/ready")
     async def ready() -> JSONResponse:

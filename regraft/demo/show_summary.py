@@ -43,7 +43,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     busy = f", {withheld:,} withheld, as the machine was too busy" if withheld else ""
     yield "notifications published", f"{summary['notifications_published']:,}{busy}"
     yield "deliveries", f"{summary['deliveries']:,} of {summary['deliveries_expected']:,}"
-    yield "lost / repeated / out of order", _faults(summary)
+    yield "lost / repeated / out of order", _errors(summary)
     yield "windows closed", f"{summary['windows_closed']}, of which {summary['windows_incomplete']} incomplete"
     yield "plans", _plans(summary)
     yield "changes", _counts({text: summary.get(name, 0) for name, text in CHANGES.items()})
@@ -68,7 +68,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "given up", text
 
 
-def _faults(summary: Mapping[str, Any]) -> str:
+def _errors(summary: Mapping[str, Any]) -> str:
     counts = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
     excused = {
         "lost on a path through a broker that died": summary["lost_to_deaths"],

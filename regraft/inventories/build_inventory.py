@@ -34,7 +34,7 @@ def read_prices(file: Path, currency: str, message_bytes: float) -> Tariff:
     def take(row: Row) -> None:
         source, target, price = row.name("from"), row.name("to"), row.number("price_per_gb")
         if price is None:
-            row.faults.append(f"{row.place}: there is no price_per_gb from {source} to {target}")
+            row.errors.append(f"{row.place}: there is no price_per_gb from {source} to {target}")
         elif target == CLIENTS:
             tariff.access_per_gb[source] = price
         else:
@@ -130,14 +130,14 @@ def build_inventory(brokers: FoundBrokers, wishes: Wishes) -> tuple[Inventory, l
 
 
 def _check(names: Sequence[str], brokers: FoundBrokers, wishes: Wishes) -> None:
-    faults = [f"{counted(len(names), 'broker')} found: at least 2 are needed"] if len(names) < 2 else []
-    faults += [f"{name} is listed twice" for name, after in pairwise(names) if name == after]
+    errors = [f"{counted(len(names), 'broker')} found: at least 2 are needed"] if len(names) < 2 else []
+    errors += [f"{name} is listed twice" for name, after in pairwise(names) if name == after]
     if wishes.degree_max < 2 and len(names) > 2:
-        faults.append(f"--degree-max is {wishes.degree_max}: a tree over {len(names)} brokers needs at least 2")
+        errors.append(f"--degree-max is {wishes.degree_max}: a tree over {len(names)} brokers needs at least 2")
     if brokers.load_max_per_s and (without := [name for name in names if not brokers.load_max_per_s.get(name)]):
-        faults.append(f"load_max_per_s of {without[0]} is missing or 0: give it for every broker, above 0, or for none")
-    if faults:
-        raise SourceError(faults)
+        errors.append(f"load_max_per_s of {without[0]} is missing or 0: give it for every broker, above 0, or for none")
+    if errors:
+        raise SourceError(errors)
 
 
 def _costs(names: Sequence[str], brokers: FoundBrokers) -> tuple[Floats, list[str]]:
@@ -199,21 +199,21 @@ def _positions(names: Sequence[str], brokers: FoundBrokers) -> Floats | None:
 def _prices(names: Sequence[str], brokers: FoundBrokers, tariff: Tariff) -> Prices:
     """Return the price of each link, the mean of both directions, and of each broker. Raises SourceError."""
     regions = [brokers.region_of.get(name, name) for name in names]
-    faults = []
+    errors = []
     links = np.zeros((len(names),) * 2)
     for i, one in enumerate(regions):
         for j, other in enumerate(regions):
             price = tariff.link_per_gb.get((one, other))
             if i != j and price is None:
-                faults.append(f"the price from {one} to {other} is missing, for {names[i]} and {names[j]}")
+                errors.append(f"the price from {one} to {other} is missing, for {names[i]} and {names[j]}")
             elif i != j and price is not None:
                 links[i, j] = price
-    faults += [
+    errors += [
         f"the price from {region} to clients is missing, for {name}"
         for name, region in zip(names, regions, strict=True)
         if region not in tariff.access_per_gb
     ]
-    if faults:
-        raise SourceError(faults)
+    if errors:
+        raise SourceError(errors)
     access = np.array([tariff.access_per_gb[region] for region in regions])
     return Prices(tariff.currency, (links + links.T) / 2, access, tariff.message_bytes)

@@ -60,7 +60,7 @@ def read_nats(addresses: Sequence[str]) -> FoundBrokers:
     """Return the servers, and half of the round trips of their routes, gateways and leaf links. Raises SourceError."""
     names: dict[str, str] = {}
     connections: list[tuple[str, Connection]] = []
-    faults: list[str] = []
+    errors: list[str] = []
     asked = set()
     for address in addresses:
         api = BrokerApi(address)
@@ -69,7 +69,7 @@ def read_nats(addresses: Sequence[str]) -> FoundBrokers:
             routes, gateways = api.ask("/routez", Routes).routes or [], api.ask("/gatewayz", Gateways)
             leafs = api.ask("/leafz", Leafs).leafs or []
         except NoAnswerError as error:
-            faults.append(f"{error}: give the address of its monitoring port, such as http://10.0.0.1:8222")
+            errors.append(f"{error}: give the address of its monitoring port, such as http://10.0.0.1:8222")
             continue
         asked.add(server.server_name)
         names[server.server_id] = server.server_name
@@ -80,8 +80,8 @@ def read_nats(addresses: Sequence[str]) -> FoundBrokers:
         ]
         for connection in (*routes, *(one.connection for one in each), *leafs):
             connections.append((server.server_name, connection))
-    if faults:
-        raise SourceError(faults)
+    if errors:
+        raise SourceError(errors)
     return _found(names, asked, connections)
 
 

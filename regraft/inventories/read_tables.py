@@ -24,11 +24,11 @@ def read_text(file: Path) -> str:
 
 @dataclass
 class Row:
-    """One line of a table; a value that cannot be used is added to the table's faults."""
+    """One line of a table; a value that cannot be used is added to the table's errors."""
 
     place: str
     values: dict[str, str]
-    faults: list[str]
+    errors: list[str]
 
     def text(self, name: str) -> str:
         """Return a value without spaces around it, empty if it is missing."""
@@ -37,7 +37,7 @@ class Row:
     def name(self, column: str) -> str:
         """Return a value that must not be empty."""
         if not (text := self.text(column)):
-            self.faults.append(f"{self.place}: {column} is empty")
+            self.errors.append(f"{self.place}: {column} is empty")
         return text
 
     def number(self, name: str, least: float = 0.0) -> float | None:
@@ -51,26 +51,26 @@ class Row:
         if math.isfinite(value) and value >= least:
             return value
         limit = "" if least == -math.inf else f" of at least {least:g}"
-        self.faults.append(f"{self.place}: {name} is {text!r}: it must be a number{limit}")
+        self.errors.append(f"{self.place}: {name} is {text!r}: it must be a number{limit}")
         return None
 
 
 def read_table(file: Path, required: Sequence[str], optional: Sequence[str], take: Callable[[Row], None]) -> None:
-    """Hand each row to ``take``. Raises SourceError with all faults, those that ``take`` adds included."""
+    """Hand each row to ``take``. Raises SourceError with all errors, those that ``take`` adds included."""
     reader = csv.reader(read_text(file).splitlines())
     head = [name.strip() for name in next(reader, [])]
-    faults = [f"{file}: {fault}" for fault in unknown_fields(head, (*required, *optional), what="column")]
-    faults += [f"{file} has no column {name}: its first line must name it" for name in required if name not in head]
-    if faults:
-        raise SourceError(faults)
+    errors = [f"{file}: {error}" for error in unknown_fields(head, (*required, *optional), what="column")]
+    errors += [f"{file} has no column {name}: its first line must name it" for name in required if name not in head]
+    if errors:
+        raise SourceError(errors)
     try:
         for line in reader:
             place = f"{file}, line {reader.line_num}"
             if len(line) > len(head):
-                faults.append(f"{place} has {len(line)} values, but there are {len(head)} columns")
+                errors.append(f"{place} has {len(line)} values, but there are {len(head)} columns")
             elif any(value.strip() for value in line):
-                take(Row(place, dict(zip(head, line, strict=False)), faults))
+                take(Row(place, dict(zip(head, line, strict=False)), errors))
     except csv.Error as error:
-        faults.append(f"{file}, line {reader.line_num} cannot be read ({error})")
-    if faults:
-        raise SourceError(faults)
+        errors.append(f"{file}, line {reader.line_num} cannot be read ({error})")
+    if errors:
+        raise SourceError(errors)

@@ -36,23 +36,23 @@ def read_topology(file: Path, weight: str | None = None) -> FoundBrokers:
     weighed = weight or (WEIGHT if all(WEIGHT in values for *_, values in links) else None)
     if weighed:
         delays_ms = [(one, other, _number(values.get(weighed))) for one, other, values in links]
-        faults = [
+        errors = [
             f"{file}, link {one} to {other}: {weighed} is {values.get(weighed)!r}: it must be a delay in ms"
             for (one, other, values), (*_, delay_ms) in zip(links, delays_ms, strict=True)
             if math.isnan(delay_ms)
         ]
     else:
-        faults = _place_faults(file, sorted({name for *ends, _ in links for name in ends if name not in places}))
-        delays_ms = [] if faults else [(a, b, delay_ms_between(places[a], places[b])) for a, b, _ in links]
-    if faults:
-        raise SourceError(faults)
+        errors = _place_errors(file, sorted({name for *ends, _ in links for name in ends if name not in places}))
+        delays_ms = [] if errors else [(a, b, delay_ms_between(places[a], places[b])) for a, b, _ in links]
+    if errors:
+        raise SourceError(errors)
     brokers.delays_ms, brokers.notes = both_ways(delays_ms)
     if not weighed:
         brokers.notes.append("delays of links are those of light in fibre along the shortest line, a lower bound")
     return brokers
 
 
-def _place_faults(file: Path, nowhere: list[str]) -> list[str]:
+def _place_errors(file: Path, nowhere: list[str]) -> list[str]:
     """Return one sentence on nodes whose place would give the delays of their links, but is not known."""
     if not nowhere:
         return []

@@ -8,10 +8,10 @@ SHOWN_MAX = 20
 
 
 class SourceError(StackError):
-    """A file or a server does not give what an inventory needs; the message lists every fault, one a line."""
+    """A file or a server does not give what an inventory needs; the message lists every error, one a line."""
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        more = [f"... and {len(faults) - SHOWN_MAX} more."] if len(faults) > SHOWN_MAX else []
-        shown = [fault if fault.endswith("?") else f"{fault}." for fault in faults[:SHOWN_MAX]]
+    def __init__(self, errors: Sequence[str]) -> None:
+        more = [f"... and {len(errors) - SHOWN_MAX} more."] if len(errors) > SHOWN_MAX else []
+        shown = [error if error.endswith("?") else f"{error}." for error in errors[:SHOWN_MAX]]
         super().__init__("\n".join([*shown, *more]))
-        self.faults = tuple(faults)
+        self.errors = tuple(errors)

@@ -1,7 +1,7 @@
 """What each machine with a node needs: its settings, the inventory, and where all nodes listen.
 
 In: an inventory, a table of nodes, settings that all of them share. Out: the text of each file, or SourceError with
-every fault; pure but for reading the table. Writing them belongs to the command.
+every error; pure but for reading the table. Writing them belongs to the command.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _value(row: Row, name: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        row.faults.append(f'{row.place}: {name} is {text!r}: a list is written as in JSON, such as ["a","b"]')
+        row.errors.append(f'{row.place}: {name} is {text!r}: a list is written as in JSON, such as ["a","b"]')
         return []
 
 
@@ -99,15 +99,15 @@ def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, di
     ``shared`` holds settings of all nodes, ``directory`` is where the files will be on each machine.
     Raises SourceError.
     """
-    faults = [*_inventory_faults(inventory), *_row_faults(inventory, rows)]
+    errors = [*_inventory_errors(inventory), *_row_errors(inventory, rows)]
     tables: dict[str, Tables] = {}
     for row in rows:
         try:
             tables[row.broker] = _tables(row, shared, directory)
         except SettingsError as error:
-            faults += [f"{row.place}: {fault}" for fault in error.faults]
-    if faults:
-        raise SourceError(faults)
+            errors += [f"{row.place}: {error}" for error in error.errors]
+    if errors:
+        raise SourceError(errors)
     peers = json.dumps({row.broker: row.address for row in rows}, indent=1, ensure_ascii=False) + "\n"
     files: dict[str, str] = {}
     for broker, each in tables.items():
@@ -118,14 +118,14 @@ def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, di
     return files
 
 
-def _inventory_faults(inventory: Inventory) -> Iterator[str]:
+def _inventory_errors(inventory: Inventory) -> Iterator[str]:
     if not isinstance(inventory.bootstrap, TreeConfiguration):
         yield f"the inventory holds a {inventory.bootstrap.KIND}: nodes run on trees only"
     if not inventory.clients_stay:
         yield 'the inventory has no "clients_stay": true: next to real brokers clients stay where they connect'
 
 
-def _row_faults(inventory: Inventory, rows: Sequence[NodeRow]) -> Iterator[str]:
+def _row_errors(inventory: Inventory, rows: Sequence[NodeRow]) -> Iterator[str]:
     brokers, addresses = Counter(row.broker for row in rows), Counter(row.address for row in rows)
     for row in rows:
         if row.broker not in inventory.index:

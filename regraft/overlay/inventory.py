@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory_checks import InventoryValues, value_faults
+from regraft.overlay.inventory_checks import InventoryValues, value_errors
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.prices import Prices
 from regraft.schemas.broker_topics import BrokerTopics
@@ -25,11 +25,11 @@ REASON_LENGTH_MAX = 500  # A reason may quote a name of any length.
 
 
 class InventoryError(ValueError):
-    """The inventory is not usable; the message says which values are wrong, and ``faults`` lists all of them."""
+    """The inventory is not usable; the message says which values are wrong, and ``errors`` lists all of them."""
 
-    def __init__(self, message: str, faults: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, errors: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.faults = tuple(faults) or (message,)
+        self.errors = tuple(errors) or (message,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ class Inventory:
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
-        if faults := value_faults(self._values()):
-            raise InventoryError("; ".join(faults)[:REASON_LENGTH_MAX])
+        if errors := value_errors(self._values()):
+            raise InventoryError("; ".join(errors)[:REASON_LENGTH_MAX])
 
     def _values(self) -> InventoryValues:
         return InventoryValues(

@@ -35,23 +35,23 @@ class InventoryValues:
     prices: Prices | None
 
 
-def value_faults(values: InventoryValues) -> list[str]:
-    """Return every fault, one sentence each."""
+def value_errors(values: InventoryValues) -> list[str]:
+    """Return every error, one sentence each."""
     brokers = values.brokers
     if brokers is None:
         return []
-    if faults := list(_broker_faults(brokers)):
-        return faults
+    if errors := list(_broker_errors(brokers)):
+        return errors
     count = len(brokers)
     return [
-        *_cost_faults(values, brokers),
-        *_optional_faults(values, count),
-        *_price_faults(values, count),
-        *_agent_faults(brokers, values.agent_of),
+        *_cost_errors(values, brokers),
+        *_optional_errors(values, count),
+        *_price_errors(values, count),
+        *_agent_errors(brokers, values.agent_of),
     ]
 
 
-def _broker_faults(brokers: Sequence[str]) -> Iterator[str]:
+def _broker_errors(brokers: Sequence[str]) -> Iterator[str]:
     if len(brokers) < 2:
         yield f"brokers has {len(brokers)} name{'s' * (len(brokers) != 1)}: at least 2 are needed"
     twice = [name for name, times in Counter(brokers).items() if times > 1]
@@ -61,7 +61,7 @@ def _broker_faults(brokers: Sequence[str]) -> Iterator[str]:
         yield f"brokers has {late} before {after}: sort the names, and all other lists with them"
 
 
-def _cost_faults(values: InventoryValues, brokers: Sequence[str]) -> Iterator[str]:
+def _cost_errors(values: InventoryValues, brokers: Sequence[str]) -> Iterator[str]:
     for name, shape in (("processing_cost", (len(brokers),)), ("link_cost", (len(brokers),) * 2)):
         costs: Floats | None = getattr(values, name)
         if costs is None:
@@ -89,7 +89,7 @@ def _asymmetric(costs: Floats, brokers: Sequence[str]) -> Iterator[str]:
         yield f"link_cost is not symmetric for {len(different) - PAIRS_MAX} further pairs"
 
 
-def _optional_faults(values: InventoryValues, count: int) -> Iterator[str]:
+def _optional_errors(values: InventoryValues, count: int) -> Iterator[str]:
     loads, places = values.load_max_per_s, values.positions
     if loads is not None and (loads.shape != (count,) or not (loads > 0).all()):
         yield f"load_max_per_s must be {count} numbers above 0, got shape {loads.shape}: {loads}"
@@ -97,7 +97,7 @@ def _optional_faults(values: InventoryValues, count: int) -> Iterator[str]:
         yield f"positions must be {count} pairs of finite numbers, got shape {places.shape}"
 
 
-def _price_faults(values: InventoryValues, count: int) -> Iterator[str]:
+def _price_errors(values: InventoryValues, count: int) -> Iterator[str]:
     prices, overlay = values.prices, values.bootstrap
     if prices is not None and len(prices.access_per_gb) != count:
         yield f"prices cover {len(prices.access_per_gb)} brokers, but there are {count}"
@@ -105,7 +105,7 @@ def _price_faults(values: InventoryValues, count: int) -> Iterator[str]:
         yield f"prices are given for a {overlay.KIND}: only trees are charged, remove them"
 
 
-def _agent_faults(brokers: Sequence[str], agent_of: Mapping[str, Any]) -> Iterator[str]:
+def _agent_errors(brokers: Sequence[str], agent_of: Mapping[str, Any]) -> Iterator[str]:
     known = set(brokers) if agent_of else set()
     for broker, agent in agent_of.items():
         if broker not in known:

@@ -1,6 +1,6 @@
 """Read the fields of an inventory's JSON, and name each broker or pair whose value is wrong.
 
-In: the document. Out: names, arrays and numbers, or None and a sentence in ``faults``. What values mean together
+In: the document. Out: names, arrays and numbers, or None and a sentence in ``errors``. What values mean together
 belongs to :mod:`overlay.inventory_checks`.
 """
 
@@ -20,7 +20,7 @@ from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 
 SHOWN_CHARACTERS_MAX = 60
 REASON_LENGTH_MAX = 500
-FAULTS_MAX = 1_000  # Of a table: a matrix of nothing but nulls has millions.
+ERRORS_MAX = 1_000  # Of a table: a matrix of nothing but nulls has millions.
 OVERLAY_SHAPES: dict[str, Any] = {
     "links": list[tuple[str, str]],
     "ring": msgspec.defstruct("Ring", [("bits", int), ("ids", list[int])]),
@@ -38,18 +38,18 @@ NUMBERS = {int, float}  # Not bool, which is an int.
 
 
 class FieldReader:
-    """The fields of one document. A value that cannot be used is None, and ``faults`` says why."""
+    """The fields of one document. A value that cannot be used is None, and ``errors`` says why."""
 
     def __init__(self, document: Any) -> None:
-        self.faults: list[str] = []
+        self.errors: list[str] = []
         self.document: dict[str, Any] = document if isinstance(document, dict) else {}
         if not isinstance(document, dict):
-            self.faults.append(f"it is {shown(document)}: it must be an object with the brokers and their costs")
+            self.errors.append(f"it is {shown(document)}: it must be an object with the brokers and their costs")
             return
-        self.faults += unknown_fields(self.document, (*FIELDS, SCHEMA_FIELD))
+        self.errors += unknown_fields(self.document, (*FIELDS, SCHEMA_FIELD))
         for name in (each for each in REQUIRED if each not in document):
             what = FIELDS[name]["description"].removesuffix(".")
-            self.faults.append(f"{name} is missing: {what[0].lower()}{what[1:]}")
+            self.errors.append(f"{name} is missing: {what[0].lower()}{what[1:]}")
 
     def names(self) -> tuple[str, ...] | None:
         """Return the brokers: names without control characters."""
@@ -62,7 +62,7 @@ class FieldReader:
             for name in names
             if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(name)
         ]
-        self.faults += wrong[:FAULTS_MAX]
+        self.errors += wrong[:ERRORS_MAX]
         return None if wrong else tuple(names)
 
     def vector(self, name: str, brokers: Sequence[str]) -> Floats | None:
@@ -85,16 +85,16 @@ class FieldReader:
             return None
         rows = [row if self._is_list(row, count, f"{name} of {broker}") else None
                 for broker, row in zip(brokers, values or [], strict=True)]  # fmt: skip
-        noted = len(self.faults)
+        noted = len(self.errors)
         for i, broker in enumerate(brokers):
             row = rows[i]
-            if row is None or len(self.faults) - noted >= FAULTS_MAX:
+            if row is None or len(self.errors) - noted >= ERRORS_MAX:
                 continue
             for j, peer in enumerate(brokers):
                 if row[j] is None:
                     self._note_missing(name, brokers, rows, i, j)
-                elif fault := _number_fault(row[j], f"{name} from {broker} to {peer}"):
-                    self.faults.append(fault)
+                elif error := _number_error(row[j], f"{name} from {broker} to {peer}"):
+                    self.errors.append(error)
         return None
 
     def _note_missing(
@@ -106,11 +106,11 @@ class FieldReader:
             return
         there = f"{name} of {brokers[i]} and {brokers[j]} is missing"
         if i == j:
-            self.faults.append(f"{name} of {brokers[i]} to itself is missing: give 0")
+            self.errors.append(f"{name} of {brokers[i]} to itself is missing: give 0")
         elif back is None:
-            self.faults.append(f"{there}: give what a notification costs on that link, in use or not")
+            self.errors.append(f"{there}: give what a notification costs on that link, in use or not")
         else:
-            self.faults.append(f"{there} in one direction: give {shown(back)} as from {brokers[j]} to {brokers[i]}")
+            self.errors.append(f"{there} in one direction: give {shown(back)} as from {brokers[j]} to {brokers[i]}")
 
     def places(self, name: str, brokers: Sequence[str]) -> Floats | None:
         """Return two finite numbers for each broker; None as well if there are none."""
@@ -148,11 +148,11 @@ class FieldReader:
 
     def has_overlay(self) -> bool:
         """Return True if the fields of the overlay hold pairs, names and numbers as they must."""
-        noted = len(self.faults)
-        self.faults += _shape_faults(self.document, OVERLAY_SHAPES)
+        noted = len(self.errors)
+        self.errors += _shape_errors(self.document, OVERLAY_SHAPES)
         if ("regions" in self.document) != ("region_links" in self.document):
-            self.faults.append("regions and region_links go together: give both or neither")
-        return len(self.faults) == noted
+            self.errors.append("regions and region_links go together: give both or neither")
+        return len(self.errors) == noted
 
     def prices(self) -> Prices | None:
         """Return the prices, None if there are none."""
@@ -161,7 +161,7 @@ class FieldReader:
         fields = self.mapping("prices")
         wrong = unknown_fields(fields, PRICES, "prices.")
         wrong += [f"prices has no {name}" for name in PRICES if name not in fields and name != "delay_price"]
-        wrong += _shape_faults(fields, PRICE_SHAPES, "prices.")
+        wrong += _shape_errors(fields, PRICE_SHAPES, "prices.")
         if not wrong and isinstance(self.document["prices"], dict):
             try:
                 return Prices.of_fields(fields)
@@ -169,36 +169,36 @@ class FieldReader:
                 wrong.append(str(error)[:REASON_LENGTH_MAX])
             except (ValueError, OverflowError):  # Of numpy, about rows of different lengths or numbers beyond floats.
                 wrong.append("prices.link_per_gb must have a row for each broker, with a number for each broker")
-        self.faults += wrong
+        self.errors += wrong
         return None
 
     def _note_wrong(self, name: str, limit: str) -> None:
         """Note a value that exists; whether it must has been checked."""
         if name in self.document:
-            self.faults.append(f"{name} is {shown(self.document[name])}: {limit}")
+            self.errors.append(f"{name} is {shown(self.document[name])}: {limit}")
 
     def _is_list(self, value: Any, count: int, name: str) -> bool:
         if not isinstance(value, list):
-            self.faults.append(f"{name} is {shown(value)}: it must be a list of {count}")
+            self.errors.append(f"{name} is {shown(value)}: it must be a list of {count}")
         elif len(value) != count:
-            self.faults.append(f"{name} has {len(value)} entries, {count} are needed: one for each")
+            self.errors.append(f"{name} has {len(value)} entries, {count} are needed: one for each")
         return isinstance(value, list) and len(value) == count
 
     def _note_numbers(self, names: Sequence[str], values: Sequence[Any], least: float = 0.0) -> None:
-        wrong = (_number_fault(value, name, least) for name, value in zip(names, values, strict=True))
-        self.faults += [fault for fault in wrong if fault][:FAULTS_MAX]
+        wrong = (_number_error(value, name, least) for name, value in zip(names, values, strict=True))
+        self.errors += [error for error in wrong if error][:ERRORS_MAX]
 
 
-def _shape_faults(fields: Mapping[str, Any], shapes: Mapping[str, Any], within: str = "") -> list[str]:
+def _shape_errors(fields: Mapping[str, Any], shapes: Mapping[str, Any], within: str = "") -> list[str]:
     """Return one sentence for each field that does not hold the pairs, names or numbers that it must."""
-    faults = []
+    errors = []
     for name in shapes.keys() & fields.keys():
         try:
             msgspec.convert(fields[name], shapes[name])
         except msgspec.ValidationError as error:
             what, _, place = str(error).replace("`", "").partition(" - at $")
-            faults.append(f"{within}{name}{place} cannot be read: {what[0].lower()}{what[1:]}")
-    return sorted(faults)
+            errors.append(f"{within}{name}{place} cannot be read: {what[0].lower()}{what[1:]}")
+    return sorted(errors)
 
 
 def _quickly(value: Any, shape: tuple[int, int], least: float) -> Floats | None:
@@ -212,7 +212,7 @@ def _quickly(value: Any, shape: tuple[int, int], least: float) -> Floats | None:
     return array if array.shape == shape and np.isfinite(array).all() and (array >= least).all() else None
 
 
-def _number_fault(value: Any, name: str, least: float = 0.0) -> str:
+def _number_error(value: Any, name: str, least: float = 0.0) -> str:
     """Return what is wrong with a number, "" if nothing is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"{name} is {shown(value)}: it must be a number"

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regraft.overlay.inventory import REASON_LENGTH_MAX, Inventory, InventoryError
-from regraft.overlay.inventory_checks import InventoryValues, value_faults
+from regraft.overlay.inventory_checks import InventoryValues, value_errors
 from regraft.overlay.inventory_fields import FieldReader
 from regraft.overlay.known_kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 
-FAULTS_SHOWN = 5  # In a message, which may be a line of a log.
+ERRORS_SHOWN = 5  # In a message, which may be a line of a log.
 
 
 def load_inventory(path: Path) -> Inventory:
@@ -48,10 +48,10 @@ def parse_inventory(text: str, source: str) -> Inventory:
         reader.mapping("agents"),
         reader.prices(),
     )
-    stays, faults = reader.truth("clients_stay"), reader.faults + value_faults(values)
+    stays, errors = reader.truth("clients_stay"), reader.errors + value_errors(values)
     costs, links = values.processing_cost, values.link_cost
-    if faults or costs is None or links is None or degree_max is None or overlay is None:
-        raise _unusable(source, faults)
+    if errors or costs is None or links is None or degree_max is None or overlay is None:
+        raise _unusable(source, errors)
     return Inventory(
         brokers,
         costs,
@@ -71,12 +71,12 @@ def _overlay_of(brokers: Sequence[str], reader: FieldReader) -> OverlayConfigura
     try:
         return read_configuration(brokers, reader.document) if reader.has_overlay() else None
     except ValueError as error:
-        reader.faults.append(str(error)[:REASON_LENGTH_MAX])
+        reader.errors.append(str(error)[:REASON_LENGTH_MAX])
     return None
 
 
-def _unusable(source: str, faults: Sequence[str]) -> InventoryError:
-    """Return the error of a source with these faults; its message has the first ones."""
-    first = "; ".join(faults[:FAULTS_SHOWN])
-    more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
-    return InventoryError(f"{source} is not an inventory: {first[:REASON_LENGTH_MAX]}{more}", tuple(faults))
+def _unusable(source: str, errors: Sequence[str]) -> InventoryError:
+    """Return the error of a source with these errors; its message has the first ones."""
+    first = "; ".join(errors[:ERRORS_SHOWN])
+    more = f"; and {len(errors) - ERRORS_SHOWN} more" if len(errors) > ERRORS_SHOWN else ""
+    return InventoryError(f"{source} is not an inventory: {first[:REASON_LENGTH_MAX]}{more}", tuple(errors))

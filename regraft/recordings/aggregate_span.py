@@ -122,7 +122,7 @@ class _Kept:
     def __init__(self) -> None:
         self.changes: list[ClientChange] = []
         self.plans: list[RecordedPlan] = []
-        self.faults: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
 
     def add(self, topic: str, time_ms: int, key: bytes, value: bytes | None) -> None:
         """Decode and keep a record; ``value`` is framed, None for a tombstone."""
@@ -133,8 +133,8 @@ class _Kept:
                 self.changes.append(ClientChange(time_ms if client is None else client.time_ms, name, client))
             elif value is not None:
                 self.plans.append(RecordedPlan(time_ms, decode(value, Plan)))
-        except UndecodableRecordError as fault:
-            self.faults[f"A record of {topic} was not read: {fault}."] += 1
+        except UndecodableRecordError as error:
+            self.errors[f"A record of {topic} was not read: {error}."] += 1
 
 
 class _Telemetry:
@@ -205,7 +205,7 @@ def aggregate_span(task: SpanTask, report_work: ReportWork) -> SpanResult:
         telemetry.refused,
         telemetry.lag_ms,
         telemetry.lead_ms,
-        (*warnings, *kept.faults),
+        (*warnings, *kept.errors),
     )
 
 
@@ -234,14 +234,14 @@ class _BlockGroup:
         """Add a block, and read all pending ones once they exceed READ_BYTES_MIN."""
         try:
             raw = block.raw()
-        except FormError as fault:
-            return [_damage_text(block, fault)]
+        except FormError as error:
+            return [_damage_text(block, error)]
         self._blocks.append((block, raw))
         self._size += len(raw)
         return self.take() if self._size >= READ_BYTES_MIN else []
 
     def take(self) -> list[str]:
-        """Read the pending blocks; a fault in one block does not affect the others."""
+        """Read the pending blocks; an error in one block does not affect the others."""
         blocks, self._blocks, self._size = self._blocks, [], 0
         if not blocks:
             return []
@@ -255,8 +255,8 @@ class _BlockGroup:
         for block, raw in blocks:
             try:
                 self._take(raw, find_telemetry(raw, block.count))
-            except FormError as fault:
-                warnings.append(_damage_text(block, fault))
+            except FormError as error:
+                warnings.append(_damage_text(block, error))
         return warnings
 
     def _take(self, raw: bytes, records: BlockRecords) -> None:
@@ -295,8 +295,8 @@ class _BlockGroup:
         self._telemetry.add(b"".join(bodies), np.cumsum(sizes) - sizes, sizes, records.time_ms[places])
 
 
-def _damage_text(block: RecordingBlock, fault: FormError) -> str:
-    return f"The block at byte {block.at} of {block.path} is damaged ({fault}): its {block.count} records are skipped."
+def _damage_text(block: RecordingBlock, error: FormError) -> str:
+    return f"The block at byte {block.at} of {block.path} is damaged ({error}): its {block.count} records are skipped."
 
 
 def _framed(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:

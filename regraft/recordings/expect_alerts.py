@@ -21,7 +21,7 @@ KEYS = ("rule", "subject", "status", "at_s", "within_s")
 
 
 class ExpectationError(CallError):
-    """A file of expected alerts cannot be used; the message lists every fault."""
+    """A file of expected alerts cannot be used; the message lists every error."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ExpectedAlert:
 
 
 def read_expected(path: Path) -> list[ExpectedAlert]:
-    """Return the expectations of a file. Raises ExpectationError with all its faults."""
+    """Return the expectations of a file. Raises ExpectationError with all its errors."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -56,16 +56,16 @@ def read_expected(path: Path) -> list[ExpectedAlert]:
         raise ExpectationError(f"{path} is not TOML ({error}): --write makes a file in the right form") from error
     tables = document.get("alert", [])
     other = [name for name in document if name != "alert"]
-    faults = [f"{name!r} is not known: a file of expected alerts holds [[alert]] tables only" for name in other]
+    errors = [f"{name!r} is not known: a file of expected alerts holds [[alert]] tables only" for name in other]
     alerts = []
     for number, table in enumerate(tables if isinstance(tables, list) else []):
-        fault = _fault(table)
-        if fault:
-            faults.append(f"alert {number + 1}: {fault}")
+        reason = _error(table)
+        if reason:
+            errors.append(f"alert {number + 1}: {reason}")
         else:
             alerts.append(ExpectedAlert(**{**table, "status": AlertStatus(table["status"])}))
-    if faults:
-        raise ExpectationError(f"{path} cannot be used:\n- " + "\n- ".join(faults))
+    if errors:
+        raise ExpectationError(f"{path} cannot be used:\n- " + "\n- ".join(errors))
     return alerts
 
 
@@ -97,7 +97,7 @@ def expected_text(changes: Sequence[RehearsedChange]) -> str:
     return "\n".join(parts)
 
 
-def _fault(table: Any) -> str:
+def _error(table: Any) -> str:
     if not isinstance(table, dict):
         return "it is not a table: begin it with [[alert]]"
     unknown = [key for key in table if key not in KEYS]

@@ -112,8 +112,8 @@ def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | N
     reader = _InputReader(begin_ms)
     for message in recording.messages([topic.suffix for topic in INPUT_TOPICS], None, to_ms):
         reader.take(message)
-    if reader.faults:
-        log.warning("records_skipped", **reader.faults)
+    if reader.errors:
+        log.warning("records_skipped", **reader.errors)
     return reader.inputs(is_answered=RESULTS.suffix in recording.info.topics)
 
 
@@ -127,10 +127,10 @@ class _InputReader:
         self._members: dict[str, Member] = {}
         self._recorded: dict[str, Plan] = {}
         self._markers_ms: dict[int, int] = {}
-        self.faults: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
 
     def take(self, message: RecordedMessage) -> None:
-        """Process one message; count it in ``faults`` if it does not decode."""
+        """Process one message; count it in ``errors`` if it does not decode."""
         topic, time_ms = message.topic, message.time_ms
         if topic == CLIENTS.suffix:
             client = self._decoded(message, Client)
@@ -179,5 +179,5 @@ class _InputReader:
         try:
             return decode(message.value, record_type)
         except UndecodableRecordError:
-            self.faults[message.topic] += 1
+            self.errors[message.topic] += 1
             return None

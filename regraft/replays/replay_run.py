@@ -76,11 +76,11 @@ class ReplayOptions:
 
 @dataclass
 class ReplayOutcome:
-    """The outcome of a replay; ``document`` is for programs, ``plans`` for people, ``faults`` lead to exit code 1."""
+    """The outcome of a replay; ``document`` is for programs, ``plans`` for people, ``errors`` lead to exit code 1."""
 
     document: dict[str, Any]
     plans: list[dict[str, Any]] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions, console: Console) -> ReplayOutcome:
@@ -107,9 +107,9 @@ def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions,
         run = _ReplayRun(recording, replayer, options, namespace, console)
         with stop_on_signals() as stop:
             outcome = run.put_only(stop) if not options.is_run else run.put_and_run(stop, flags, settings_file, given)
-    outcome.faults += recording.warnings
+    outcome.errors += recording.warnings
     outcome.document["warnings"] = [
-        *outcome.faults,
+        *outcome.errors,
         *replayer.done.warnings,
         *(f"{name} was recorded but is no longer a setting: it was ignored." for name in unknown),
     ]
@@ -173,7 +173,7 @@ class _ReplayRun:
         outcome = _compared(decided, inputs, self._document(put_s, stop))
         outcome.document["window_end_ms_last"] = closable_ms
         if late_rows:
-            outcome.faults.append(
+            outcome.errors.append(
                 f"{late_rows} rows arrived too late for their windows: give a longer grace, "
                 "--set streaming.catch_up_grace_ms=300000, and replay again."
             )

@@ -118,9 +118,9 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 
 def _verdict(summary: dict[str, Any]) -> str:
-    faults = failures(summary)
-    if faults:
-        return f'<p class="verdict bad"><strong>Not a success.</strong> {escape("; ".join(faults))}.</p>'
+    errors = failures(summary)
+    if errors:
+        return f'<p class="verdict bad"><strong>Failed.</strong> {escape("; ".join(errors))}.</p>'
     cost = summary["lost_to_deaths"]
     but = f", but for {number_text(cost)} deliveries whose path led through brokers that died," if cost else ""
     return (

@@ -94,9 +94,9 @@ def _mean_costs(record: RunRecord) -> dict[str, float | None]:
 
 def _shadow_notes(record: RunRecord) -> list[str]:
     notes = [
-        f"{shadow.planner} failed {shadow.faults} times: {shadow.fault_text}."
+        f"{shadow.planner} failed {shadow.errors} times: {shadow.error_text}."
         for shadow in record.shadows
-        if shadow.faults
+        if shadow.errors
     ]
     starts = max(shadow.starts for shadow in record.shadows)
     if starts > 1:

@@ -32,7 +32,7 @@ class OutageTimeline:
 
     ``deaths`` counts simultaneous deaths as one. ``repairs_ms``: from each death until an overlay without the dead
     brokers was in force. ``traffic_at_risk_per_s_max``: the most deliveries per second that had to cross dead brokers.
-    ``by_kind``: outages by kind, and faults injected into stages. ``alerts_...`` count all alerts of the run, by rule.
+    ``by_kind``: outages by kind, and errors injected into stages. ``alerts_...`` count all alerts of the run, by rule.
     """
 
     lines: tuple[TimelineEntry, ...] = ()

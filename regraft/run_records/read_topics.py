@@ -29,5 +29,5 @@ def read_whole(
             continue  # a tombstone
         try:
             yield decode(message.value(), types[str(message.topic())])
-        except UndecodableRecordError as fault:
-            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+        except UndecodableRecordError as error:
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(error))

@@ -44,8 +44,8 @@ def read_client_changes(kafka: KafkaAccess, namespace: str, wait_s_max: float) -
         name, value = (message.key() or b"").decode(errors="replace"), message.value()
         try:
             client = None if value is None else decode(value, Client)
-        except UndecodableRecordError as fault:
-            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(fault))
+        except UndecodableRecordError as error:
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(error))
             continue
         yield ClientChange(message.timestamp()[1] if client is None else client.time_ms, name, client)
 

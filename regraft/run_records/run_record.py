@@ -126,8 +126,8 @@ class ShadowRun:
     users_moved: int = 0
     id_moves: int = 0
     refusals: Mapping[str, int] = field(default_factory=dict)
-    faults: int = 0
-    fault_text: str = ""
+    errors: int = 0
+    error_text: str = ""
     starts: int = 1
     overlay: Mapping[str, Any] = field(default_factory=dict)
     homes: Mapping[str, str] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from regraft.run_records.run_record import RunRecord, ShadowRun
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
 
-FAULTS = {
+ERRORS = {
     "lost": "lost",
     "repeated": "repeated",
     "out_of_order": "out of order",
@@ -38,7 +38,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "notifications_published": record.ledger.published,
         "deliveries_expected": record.ledger.expected,
         "deliveries": record.ledger.delivered,
-        **_ledger_faults(record),
+        **_ledger_errors(record),
         "windows_closed": len(record.windows),
         "windows_incomplete": record.windows_incomplete,
         **_plan_figures(record, completed),
@@ -76,13 +76,13 @@ def failures(summary: dict[str, Any]) -> list[str]:
 
     A run that was too short to show something fails as well; the sentence says so.
     """
-    faults = {
+    errors = {
         **summary,
         "lost": summary["lost"] - summary["lost_to_deaths"],
         "out_of_order": summary["out_of_order"] - summary["out_of_order_on_detours"],  # See docs/scot.md.
     }
     texts = list(summary["given_up"])
-    texts += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
+    texts += [f"{errors[name]} deliveries {what}: there must be none" for name, what in ERRORS.items() if errors[name]]
     if not summary["ledger_final"]:
         texts.append("the emulator wrote no final ledger: what was still in transit is not counted")
     if not summary["notifications_published"]:
@@ -109,7 +109,7 @@ def _others(summary: dict[str, Any]) -> str:
 
 
 def _withheld_failures(summary: dict[str, Any]) -> list[str]:
-    """Return a fault if most of the traffic never took place."""
+    """Return an error if most of the traffic never took place."""
     withheld = summary["notifications_withheld"]
     due = withheld + summary["notifications_published"]
     if withheld <= WITHHELD_SHARE_MAX * due:
@@ -121,7 +121,7 @@ def _withheld_failures(summary: dict[str, Any]) -> list[str]:
 
 
 def _bill_failures(summary: dict[str, Any]) -> list[str]:
-    """Return a fault if traffic is charged and does not cost less in the end."""
+    """Return an error if traffic is charged and does not cost less in the end."""
     if not summary.get("is_charged"):
         return []
     before, after = summary["bill_before_per_million"], summary["bill_after_per_million"]
@@ -165,7 +165,7 @@ def _overlay_failures(summary: dict[str, Any]) -> list[str]:
 
 
 def _shift_failures(summary: dict[str, Any]) -> list[str]:
-    """Return faults if no plan has saved anything after an expected shift of the interests."""
+    """Return errors if no plan has saved anything after an expected shift of the interests."""
     after_s = summary["traffic_after_regime_change_s"]
     if not summary["regime_change_expected"] or summary["plans_saved_after_regime_change"]:
         return []
@@ -208,7 +208,7 @@ def _shadow_figures(shadow: ShadowRun) -> dict[str, Any]:
         "publishers_moved": shadow.publishers_moved,
         "users_moved": shadow.users_moved,
         "id_moves": shadow.id_moves,
-        "faults": shadow.faults,
+        "errors": shadow.errors,
     }
 
 
@@ -239,7 +239,7 @@ def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str
     return {"publishers_moved": sum(len(plan.moves) for plan in completed), **_bill_figures(record, completed)}
 
 
-def _ledger_faults(record: RunRecord) -> dict[str, Any]:
+def _ledger_errors(record: RunRecord) -> dict[str, Any]:
     ledger = record.ledger
     return {
         "lost": ledger.lost,

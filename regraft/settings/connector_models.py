@@ -34,10 +34,10 @@ def connector_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]
     return {name: _model_of(spec) for name, spec in specs.items()}
 
 
-def read_connectors(given: Mapping[str, Any], connector: str | None, faults: list[str]) -> dict[str, SettingsModel]:
+def read_connectors(given: Mapping[str, Any], connector: str | None, errors: list[str]) -> dict[str, SettingsModel]:
     """Return the settings of built-in connectors, of the one in use, and of others that have settings.
 
-    Appends to ``faults``; wrong values are collected by the surrounding ``collect_faults``. What is wrong with the
+    Appends to ``errors``; wrong values are collected by the surrounding ``collect_errors``. What is wrong with the
     connector in use is reported elsewhere.
     """
     used = None
@@ -48,8 +48,8 @@ def read_connectors(given: Mapping[str, Any], connector: str | None, faults: lis
         try:
             connector_spec(name)
         except ConnectorError as error:
-            faults.append(f"{SECTION}.{name}: connector {error}")
-    return read_named_tables(SECTION, given, models, faults)
+            errors.append(f"{SECTION}.{name}: connector {error}")
+    return read_named_tables(SECTION, given, models, errors)
 
 
 def to_connector_settings(models: Mapping[str, SettingsModel]) -> dict[str, ConnectorSettings]:

@@ -31,10 +31,10 @@ def planner_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]]:
     return {name: _model_of(spec) for name, spec in specs.items()}
 
 
-def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[str]) -> dict[str, SettingsModel]:
+def read_planners(given: Mapping[str, Any], chains: Iterable[str], errors: list[str]) -> dict[str, SettingsModel]:
     """Return the settings of built-in planners, and of others that have settings or are in the chains.
 
-    Appends to ``faults``; wrong values are collected by the surrounding ``collect_faults``. Unknown planners in the
+    Appends to ``errors``; wrong values are collected by the surrounding ``collect_errors``. Unknown planners in the
     chains are reported elsewhere.
     """
     acting = {name for chain in chains for name in planner_names(chain)}
@@ -43,8 +43,8 @@ def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[
         try:
             planner_spec(name)
         except PlannerError as error:
-            faults.append(f"{SECTION}.{name}: planner {error}")
-    return read_named_tables(SECTION, given, models, faults)
+            errors.append(f"{SECTION}.{name}: planner {error}")
+    return read_named_tables(SECTION, given, models, errors)
 
 
 def to_planner_settings(models: Mapping[str, SettingsModel]) -> dict[str, PlannerSettings]:

@@ -43,24 +43,24 @@ def named_file() -> Path | None:
     return Path(named) if named else None
 
 
-def read_toml(file: Path | None, faults: list[str]) -> dict[str, Any]:
-    """Return the tables of a file, none if there is no file or it cannot be read; append to ``faults``."""
+def read_toml(file: Path | None, errors: list[str]) -> dict[str, Any]:
+    """Return the tables of a file, none if there is no file or it cannot be read; append to ``errors``."""
     if file is None:
         return {}
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        faults.append(f"settings file {file} cannot be read ({error.strerror}): check its name and permissions")
+        errors.append(f"settings file {file} cannot be read ({error.strerror}): check its name and permissions")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(f"settings file {file} is not TOML ({error}): `regraft settings --example` shows its form")
+        errors.append(f"settings file {file} is not TOML ({error}): `regraft settings --example` shows its form")
     return {}
 
 
-def read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], faults: list[str]) -> Any:
-    """Return a value with the checked model of each table, and ``NAMED`` ones as given; append to ``faults``."""
+def read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], errors: list[str]) -> Any:
+    """Return a value with the checked model of each table, and ``NAMED`` ones as given; append to ``errors``."""
     connector = next((url for url in _connectors(flags, tables) if url), "")
     with renaming_for(connector):
-        return _read_sources(models, flags, tables, faults)
+        return _read_sources(models, flags, tables, errors)
 
 
 def _connectors(flags: Flags, tables: Mapping[str, Any]) -> Iterator[str]:
@@ -71,12 +71,12 @@ def _connectors(flags: Flags, tables: Mapping[str, Any]) -> Iterator[str]:
         yield from (str(node.get(name, "")) for name in names if isinstance(node, Mapping))
 
 
-def _read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], faults: list[str]) -> Any:
+def _read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], errors: list[str]) -> Any:
     model, token = _sources_model(models), _tables.set(with_renamed(tables, warn_renamed))
     try:
         return model(**with_renamed(flags, warn_renamed))
     except SourceError as error:
-        faults.append(f"the environment cannot be read ({error}): values of lists must be JSON")
+        errors.append(f"the environment cannot be read ({error}): values of lists must be JSON")
         defaults: dict[str, Any] = {name: each() for name, each in models}
         return model.model_construct(**(defaults | {name: {} for name in NAMED}))
     finally:

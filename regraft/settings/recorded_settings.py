@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from regraft.controller.planners.planner_registry import kind_faults
+from regraft.controller.planners.planner_registry import kind_errors
 from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.read_recording import RecordingInfo
 from regraft.settings.fixed_settings import with_recorded
@@ -35,9 +35,9 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
     merged = _merged(_merged(recorded, flags), {"controller": ours})
     settings = with_recorded(load_settings(merged), tables)
-    faults = kind_faults(settings.controller, info.inventory.bootstrap.KIND)
-    if faults:
-        raise SettingsError([f"controller: {fault}" for fault in faults])
+    errors = kind_errors(settings.controller, info.inventory.bootstrap.KIND)
+    if errors:
+        raise SettingsError([f"controller: {error}" for error in errors])
     return settings
 
 

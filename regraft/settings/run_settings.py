@@ -1,7 +1,7 @@
 """Settings of a whole run: flags over environment over a TOML file over the defaults of each stage.
 
 In: flags, ``REGRAFT_...`` variables, one TOML file. Out: one frozen value that contains each stage's frozen settings,
-or one SettingsError that lists every fault. The stages' defaults are defined in the stages; only what the composition
+or one SettingsError that lists every error. The stages' defaults are defined in the stages; only what the composition
 adds is defined here. Settings are read nowhere else.
 """
 
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from regraft.infra.orders.order_keys import OrderSettings
 from regraft.infra.process.run_clock import RunClock
-from regraft.schemas.sampled_blocks import share_fault
+from regraft.schemas.sampled_blocks import share_error
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.fixed_settings import RECORDED, at_speed, at_windows, fixed_values
 from regraft.settings.read_sources import NAMED, Flags, named_file, read_sources, read_toml
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
-from regraft.settings.settings_environment import settings_environment, variable_faults
+from regraft.settings.settings_environment import settings_environment, variable_errors
 from regraft.settings.settings_model import (
     SettingsModel,
     chosen_names,
-    collect_faults,
+    collect_errors,
     settings_model,
     to_dataclass,
 )
@@ -50,14 +50,14 @@ FLUSHES_PER_WINDOW_MIN = 4  # With fewer, a single late batch makes a window inc
 
 
 class SettingsError(ValueError):
-    """Some settings are wrong; ``faults`` holds all of them, one sentence each."""
+    """Some settings are wrong; ``errors`` holds all of them, one sentence each."""
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__(tuple(faults))  # The arguments as given, so that it can be unpickled.
-        self.faults = tuple(faults)
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__(tuple(errors))  # The arguments as given, so that it can be unpickled.
+        self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        return "\n".join(self.faults)
+        return "\n".join(self.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,16 @@ class RunSettings:
         """The clock of this run."""
         return RunClock(self.clock_origin_ms, self.clock_speed)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        faults = self.clock.faults()
+        errors = self.clock.errors()
         if self.log_level not in LOG_LEVELS:
-            faults.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
+            errors.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
         if not 1 <= self.patience <= PATIENCE_MAX:
-            faults.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
-        if fault := share_fault(self.sample_share):
-            faults.append(f"sample_share {fault}")
-        return faults
+            errors.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
+        if error := share_error(self.sample_share):
+            errors.append(f"sample_share {error}")
+        return errors
 
 
 @dataclass(frozen=True)
@@ -196,24 +196,24 @@ def section_models() -> dict[str, type[SettingsModel]]:
 
 
 def load_settings(flags: Flags | None = None, file: Path | None = None) -> Settings:
-    """Return the settings of a run. Raises SettingsError with all faults at once.
+    """Return the settings of a run. Raises SettingsError with all errors at once.
 
     ``file`` defaults to the one that ``REGRAFT_SETTINGS`` names, if any.
     """
     from regraft.settings.connector_models import read_connectors
     from regraft.settings.planner_models import read_planners  # Imports numpy, which most commands do not need.
 
-    with collect_faults() as faults:
-        faults += variable_faults(os.environ, (*section_models(), *NAMED))
-        tables = read_toml(file or named_file(), faults)
-        sources = read_sources(tuple(section_models().items()), flags or {}, tables, faults)
+    with collect_errors() as errors:
+        errors += variable_errors(os.environ, (*section_models(), *NAMED))
+        tables = read_toml(file or named_file(), errors)
+        sources = read_sources(tuple(section_models().items()), flags or {}, tables, errors)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
-        planners = read_planners(sources.planners, _chains(models["controller"]), faults)
-        connectors = read_connectors(sources.connectors, cast(Any, models["node"]).connector, faults)
+        planners = read_planners(sources.planners, _chains(models["controller"]), errors)
+        connectors = read_connectors(sources.connectors, cast(Any, models["node"]).connector, errors)
         settings = _compose(models, planners, connectors)
-        faults += _stage_faults(settings) + relation_faults(settings)
-    if faults:
-        raise SettingsError(list(dict.fromkeys(faults)))  # a table with faults is validated twice
+        errors += _stage_errors(settings) + relation_errors(settings)
+    if errors:
+        raise SettingsError(list(dict.fromkeys(errors)))  # a table with errors is validated twice
     return settings
 
 
@@ -270,55 +270,55 @@ def _dumped(models: Mapping[str, SettingsModel]) -> dict[str, Any]:
     return {name: model.model_dump() for name, model in models.items()}
 
 
-def _stage_faults(settings: Settings) -> list[str]:
+def _stage_errors(settings: Settings) -> list[str]:
     from regraft.controller.planners.planner_registry import (  # Imports numpy, which most commands do not need.
-        own_faults,
-        planner_faults,
+        own_errors,
+        planner_errors,
     )
-    from regraft.producers.nodes.connectors.connector_faults import connector_faults
+    from regraft.producers.nodes.connectors.connector_errors import connector_errors
 
-    faults = [
-        f"{name}: {fault}"
+    errors = [
+        f"{name}: {error}"
         for name in sections()
-        if hasattr(getattr(settings, name), "faults")
-        for fault in getattr(settings, name).faults()
+        if hasattr(getattr(settings, name), "errors")
+        for error in getattr(settings, name).errors()
     ]
-    faults += [f"controller: {fault}" for fault in planner_faults(settings.controller)]
-    return faults + own_faults(settings.controller) + connector_faults(settings.node)
+    errors += [f"controller: {error}" for error in planner_errors(settings.controller)]
+    return errors + own_errors(settings.controller) + connector_errors(settings.node)
 
 
-def relation_faults(settings: Settings) -> list[str]:
-    """Return faults between the settings of several stages, which no stage can detect by itself."""
-    faults: list[str] = []
+def relation_errors(settings: Settings) -> list[str]:
+    """Return errors between the settings of several stages, which no stage can detect by itself."""
+    errors: list[str] = []
     streaming = settings.streaming
     if streaming.grace_ms >= GRACE_WINDOWS_MAX * streaming.window_ms:
-        faults.append(
+        errors.append(
             f"streaming.grace_ms is {streaming.grace_ms}, it must be less than {GRACE_WINDOWS_MAX} "
             f"windows of {streaming.window_ms} ms: shorten the grace or lengthen streaming.window_ms"
         )
-    return faults + _port_faults(settings) + _clock_faults(settings)
+    return errors + _port_errors(settings) + _clock_errors(settings)
 
 
-def _port_faults(settings: Settings) -> list[str]:
-    """Return a fault for each stage whose metrics port is already used by another, and for a host without any port."""
+def _port_errors(settings: Settings) -> list[str]:
+    """Return an error for each stage whose metrics port is already used by another, and for a host without any port."""
     taken: dict[int, str] = {}
-    faults: list[str] = []
+    errors: list[str] = []
     for name in sections():
         port = getattr(getattr(settings, name), "metrics_port", None)
         if port is None:
             continue
         if port in taken:
-            faults.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage its own port")
+            errors.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage its own port")
         taken.setdefault(port, name)
     if not taken and settings.run.metrics_host != LOOPBACK:
-        faults.append(
+        errors.append(
             f"run.metrics_host is {settings.run.metrics_host}, but no stage has a metrics_port, so nothing is served: "
             "give a port, or leave it out"
         )
-    return faults
+    return errors
 
 
-def _clock_faults(settings: Settings) -> list[str]:
+def _clock_errors(settings: Settings) -> list[str]:
     """Return settings that need the wall clock if the run has another: Kafka's timestamps are always wall time."""
     streaming, speed = settings.streaming, settings.run.clock_speed
     if speed == 1.0:

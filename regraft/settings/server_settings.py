@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity, address_faults
+from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity, address_errors
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.schemas.topics import DEFAULT_NAMESPACE, NAMESPACE_PATTERN, TELEMETRY
@@ -34,18 +34,18 @@ class KafkaSettings:
         """How commands reach Kafka."""
         return KafkaAccess(self.bootstrap, security=self.security)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
-        faults = [f"security.{fault}" for fault in self.security.faults()]
-        faults += [f"bootstrap: {fault}" for fault in address_faults(self.bootstrap)]
+        errors = [f"security.{error}" for error in self.security.errors()]
+        errors += [f"bootstrap: {error}" for error in address_errors(self.bootstrap)]
         if not NAMESPACE_PATTERN.fullmatch(self.namespace):
-            faults.append(f"namespace is {self.namespace!r}: 1 to 128 letters, digits, dots, _ or -, as Kafka requires")
+            errors.append(f"namespace is {self.namespace!r}: 1 to 128 letters, digits, dots, _ or -, as Kafka requires")
         if self.telemetry_partitions and self.telemetry_partitions < TELEMETRY.partitions:
-            faults.append(
+            errors.append(
                 f"telemetry_partitions is {self.telemetry_partitions}: at least {TELEMETRY.partitions}, "
                 "or 0 to follow the number of brokers"
             )
-        return faults
+        return errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class RedisSettings:
         """How to reach it, None without a live view."""
         return None if self.url is None else RedisAccess(self.url, self.security)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
-        return [] if self.access is None else [f"security.{fault}" for fault in self.access.faults()]
+        return [] if self.access is None else [f"security.{error}" for error in self.access.errors()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +106,35 @@ class SparkSettings:
         """True if the driver does all the work."""
         return self.master.startswith(LOCAL_MASTER)
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong, one sentence each."""
-        faults = []
+        errors = []
         if not self.master.startswith(MASTERS):
-            faults.append(f"master is {self.master!r}: it begins with one of {', '.join(MASTERS)}")
+            errors.append(f"master is {self.master!r}: it begins with one of {', '.join(MASTERS)}")
         elif self.driver_host == LOOPBACK and not (self.is_local or is_on_loopback(self.master)):
-            faults.append(
+            errors.append(
                 f"driver_host is {LOOPBACK}, where executors of {self.master} on other machines do not reach the "
                 "driver: name the address at which they reach this machine"
             )
         if self.executor_memory_mb is not None and self.executor_memory_mb < EXECUTOR_MEMORY_MB_MIN:
-            faults.append(
+            errors.append(
                 f"executor_memory_mb is {self.executor_memory_mb}: Spark starts no executor with less than "
                 f"{EXECUTOR_MEMORY_MB_MIN}"
             )
         if self.secret_file is not None and self.is_local:
-            faults.append(
+            errors.append(
                 f"secret_file is {self.secret_file}, but master is {self.master}, which shares its secret with nobody: "
                 "leave it out, or name a cluster's master"
             )
         for name in ("executor_memory_mb", "executor_cores", "executor_python"):
             if self.is_local and getattr(self, name):
-                faults.append(
+                errors.append(
                     f"{name} is {getattr(self, name)}, but master is {self.master}, which has no executors: leave it "
                     "out, or name a cluster's master"
                 )
         if self.executor_cores < 0:
-            faults.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")
-        return faults
+            errors.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")
+        return errors
 
 
 def is_on_loopback(master: str) -> bool:

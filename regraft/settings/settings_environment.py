@@ -32,21 +32,21 @@ OTHER_NAMES = (
 NEAR_SHARE = 0.9  # Of equal letters; a variable that holds a password may have any name.
 
 
-def variable_faults(environ: Mapping[str, str], sections: Collection[str]) -> list[str]:
+def variable_errors(environ: Mapping[str, str], sections: Collection[str]) -> list[str]:
     """Return a sentence for each variable that looks like a setting but is not read: a misspelt name or table."""
-    known, faults = (*SHORT_NAMES, *OTHER_NAMES), []
+    known, errors = (*SHORT_NAMES, *OTHER_NAMES), []
     for name in sorted(environ):
         if not name.startswith(ENVIRONMENT_PREFIX) or name in known:
             continue
         table, is_nested, rest = name.removeprefix(ENVIRONMENT_PREFIX).partition("__")
         if not is_nested:
             near = difflib.get_close_matches(name, known, n=1, cutoff=NEAR_SHARE)
-            faults += [f"the variable {name} is not read: did you mean {each}?" for each in near]
+            errors += [f"the variable {name} is not read: did you mean {each}?" for each in near]
         elif table.lower() not in sections:
             near = difflib.get_close_matches(table.lower(), sections, n=1)
             hint = f"did you mean {ENVIRONMENT_PREFIX}{near[0].upper()}__{rest}?" if near else "there is no such table"
-            faults.append(f"the variable {name} is not read: {hint}")
-    return faults
+            errors.append(f"the variable {name} is not read: {hint}")
+    return errors
 
 
 def settings_environment(given: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Generate checked settings models from the stages' frozen dataclasses, so that each default is defined once.
 
 In: a dataclass. Out: a pydantic model of its described fields, those with a text as in ``Annotated[int, "text"]``; all
-others are constants or filled by the composition. Faults are collected instead of raised one at a time. The list of
+others are constants or filled by the composition. Errors are collected instead of raised one at a time. The list of
 sections does not belong here.
 """
 
@@ -37,18 +37,18 @@ SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-_collected: ContextVar[list[str] | None] = ContextVar("collected_faults", default=None)
+_collected: ContextVar[list[str] | None] = ContextVar("collected_errors", default=None)
 
 Value = TypeVar("Value")
 
 
 @contextmanager
-def collect_faults() -> Iterator[list[str]]:
-    """Yield a list to which every model validated in this block adds its faults."""
-    faults: list[str] = []
-    token = _collected.set(faults)
+def collect_errors() -> Iterator[list[str]]:
+    """Yield a list to which every model validated in this block adds its errors."""
+    errors: list[str] = []
+    token = _collected.set(errors)
     try:
-        yield faults
+        yield errors
     finally:
         _collected.reset(token)
 
@@ -56,7 +56,7 @@ def collect_faults() -> Iterator[list[str]]:
 class SettingsModel(BaseModel):
     """A model that reports a wrong or unknown field as a sentence, and continues with the field's default.
 
-    Inside ``collect_faults`` nothing is raised, so that one check shows all faults; outside, pydantic raises.
+    Inside ``collect_errors`` nothing is raised, so that one check shows all errors; outside, pydantic raises.
     """
 
     # No setting is infinite or not a number: such a value would pass most comparisons.
@@ -78,8 +78,8 @@ class SettingsModel(BaseModel):
     @validated_by(mode="wrap")
     @classmethod
     def _drop_invalid(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
-        faults = _collected.get()
-        if faults is None or not isinstance(data, Mapping):
+        errors = _collected.get()
+        if errors is None or not isinstance(data, Mapping):
             return handler(data)
         given = {name: _without_none_word(cls, name, value) for name, value in data.items()}
         try:
@@ -89,7 +89,7 @@ class SettingsModel(BaseModel):
             sentences = {
                 str(entry["loc"][0]): _sentence(cls, entry) for entry in reversed(error.errors()) if entry["loc"]
             }
-            faults += [sentences[name] for name in sorted(sentences)]
+            errors += [sentences[name] for name in sorted(sentences)]
             return handler({name: value for name, value in given.items() if name not in wrong})
 
 

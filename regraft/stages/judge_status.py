@@ -28,7 +28,7 @@ WINDOW_FIELDS = (
     "end_ms",
     "notifications",
     "is_complete",
-    "fault",
+    "error",
     "queue_length_max",
     "clock_offsets_ms",
     "sample_share",
@@ -61,7 +61,7 @@ NOTHING_SHOWN: dict[str, Any] = {
     "maintenance": [],
     "members": None,
     "plans_last": [],
-    "faults": {},
+    "errors": {},
 }
 
 
@@ -91,7 +91,7 @@ def judge_status(
     """
     controller = services.get("controller")
     silent_s = 0.0 if controller is None else controller.age_s
-    judged = judge_loop(view if controller else None, alerts, silent_s, now_ms, _stage_faults(services))
+    judged = judge_loop(view if controller else None, alerts, silent_s, now_ms, _stage_errors(services))
     return {
         "verdict": judged.verdict,
         "reasons": list(judged.reasons),
@@ -124,13 +124,13 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "maintenance": msgspec.to_builtins(view.orders.maintenance),
         "members": msgspec.to_builtins(view.members),
         "plans_last": [_plan(plan) for plan in view.plans[-PLANS_SHOWN:]],
-        "faults": dict(view.faults),
+        "errors": dict(view.errors),
     }
 
 
-def _stage_faults(services: Mapping[str, ServiceState]) -> list[str]:
+def _stage_errors(services: Mapping[str, ServiceState]) -> list[str]:
     """Return what is wrong with the stages other than the controller, which only their status files hold."""
-    faults = [
+    errors = [
         f"{name} has been silent for {state.age_s:.0f} s"
         for name, state in services.items()
         if state.is_silent and name != "controller"
@@ -138,8 +138,8 @@ def _stage_faults(services: Mapping[str, ServiceState]) -> list[str]:
     if "emulator" in services:
         ledger = parse_ledger(services["emulator"].document)
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.disordered}
-        faults += [f"{count} notifications {what}" for what, count in wrong.items() if count]
-    return faults
+        errors += [f"{count} notifications {what}" for what, count in wrong.items() if count]
+    return errors
 
 
 def _waiting(view: LiveView) -> list[str]:
@@ -147,7 +147,7 @@ def _waiting(view: LiveView) -> list[str]:
 
 
 def _notes(view: LiveView) -> list[str]:
-    """Return remarks about the loop that are not faults."""
+    """Return remarks about the loop that are not errors."""
     notes = []
     if view.leader:
         who = f"{view.leader} leads with term {view.term}"

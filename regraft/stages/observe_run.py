@@ -107,7 +107,7 @@ class RunObserver:
     def timeline(
         self, events: Sequence[AdaptationEvent], plans: Sequence[Plan], disturbances: Mapping[str, int]
     ) -> OutageTimeline:
-        """Return the timeline of the outages so far; ``disturbances`` counts the faults injected into stages."""
+        """Return the timeline of the outages so far; ``disturbances`` counts the errors injected into stages."""
         counts = {**self.emulator.get("outages", {}), **disturbances}
         return outage_timeline(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
 
@@ -323,9 +323,9 @@ def _shadow_run(planner: str, shadows: Sequence[ShownShadow]) -> ShadowRun:
         publishers_moved=sum(shadow.publishers_moved for shadow in shadows),
         users_moved=sum(shadow.users_moved for shadow in shadows),
         id_moves=sum(shadow.id_moves for shadow in shadows),
-        faults=sum(shadow.faults for shadow in shadows),
+        errors=sum(shadow.errors for shadow in shadows),
         refusals=refusals,
-        fault_text=next((shadow.fault_text for shadow in shadows if shadow.fault_text), ""),
+        error_text=next((shadow.error_text for shadow in shadows if shadow.error_text), ""),
         starts=len(shadows),
         overlay={
             "links": last.links,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from regraft.infra.kafka.check_kafka import KafkaFault, check_kafka, why_closed
+from regraft.infra.kafka.check_kafka import Diagnosis, check_kafka, why_closed
 from regraft.infra.kafka.compare_topics import durability_note
 from regraft.infra.kafka.create_topics import count_brokers, require_topics
 from regraft.infra.kafka.kafka_access import KafkaAccess
@@ -173,7 +173,7 @@ def require_kafka(kafka: KafkaAccess) -> None:
         return
     finding = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
     why = (
-        f"{finding.found}. {finding.to_do}" if isinstance(finding, KafkaFault) else "it was slow to respond. Try again."
+        f"{finding.found}. {finding.to_do}" if isinstance(finding, Diagnosis) else "it was slow to respond. Try again."
     )
     raise KafkaUnavailableError(f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: {why}")
 

@@ -207,7 +207,7 @@ def test_an_epoch_mismatch_is_active_while_it_is_reported() -> None:
     assert words(scene.tick(900)) == ["900 epoch_mismatch epochs cleared"]
 
 
-def test_faults_of_the_cost_model_are_one_alert_for_each_subject() -> None:
+def test_errors_of_the_cost_model_are_one_alert_for_each_subject() -> None:
     """Corrected links and a model that counters contradict are two alerts; each clears half an hour after its event."""
     scene = Scene(load_rules(None))
     (links,) = scene.feed(event(EventKind.MODEL_DRIFT, 0, "links", text="b0-b1 4 -> 40"))

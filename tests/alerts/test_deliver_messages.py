@@ -43,7 +43,7 @@ def webhook(server: WebhookServer) -> WebhookSender:
     return WebhookSender(server.url, TIMEOUT_S, "lab")
 
 
-def fault_of(sender: MessageSender) -> SendError:
+def error_of(sender: MessageSender) -> SendError:
     with pytest.raises(SendError) as caught:
         sender.send(message())
     assert "secret-token" not in str(caught.value)
@@ -117,12 +117,12 @@ def test_answers_need_not_be_json(server: WebhookServer) -> None:
     ("status", "can_retry"), [(500, True), (503, True), (429, True), (400, False), (404, False), (302, False)]
 )
 def test_the_status_decides_whether_to_retry(server: WebhookServer, status: int, can_retry: bool) -> None:
-    """A server with an internal fault may recover; one that refuses will refuse again; redirects are not followed."""
+    """A server with an internal error may recover; one that refuses will refuse again; redirects are not followed."""
     server.answers.append(status)
     server.headers["Location"] = server.url
-    fault = fault_of(webhook(server))
-    assert (fault.can_retry, fault.is_uncertain) == (can_retry, False)
-    assert str(status) in str(fault)
+    error = error_of(webhook(server))
+    assert (error.can_retry, error.is_uncertain) == (can_retry, False)
+    assert str(status) in str(error)
     assert len(server.received) == 1
 
 
@@ -130,19 +130,19 @@ def test_a_target_may_request_a_pause(server: WebhookServer) -> None:
     """Retry-After is honoured in seconds, but not as a date."""
     server.answers += [429, 429]
     server.headers["Retry-After"] = "7"
-    assert fault_of(webhook(server)).wait_s == 7.0
+    assert error_of(webhook(server)).wait_s == 7.0
     server.headers["Retry-After"] = "Wed, 21 Oct 2026 07:28:00 GMT"
-    assert fault_of(webhook(server)).wait_s is None
+    assert error_of(webhook(server)).wait_s is None
 
 
 def test_a_slow_answer_is_uncertain_and_a_refused_connection_is_not(server: WebhookServer) -> None:
     """Once the request was sent the outcome is unknown; without a connection nothing arrived."""
     server.wait_s = 3 * TIMEOUT_S
-    assert fault_of(webhook(server)).is_uncertain
+    assert error_of(webhook(server)).is_uncertain
     nobody = WebhookSender(f"http://127.0.0.1:{choose_ports(1)[0]}/secret-token", TIMEOUT_S, "lab")
-    assert not fault_of(nobody).is_uncertain
+    assert not error_of(nobody).is_uncertain
     unknown = WebhookSender("http://no-such-host.invalid/secret-token", TIMEOUT_S, "lab")
-    assert not fault_of(unknown).is_uncertain
+    assert not error_of(unknown).is_uncertain
 
 
 def test_apprise_delivers_to_the_same_server(server: WebhookServer) -> None:
@@ -161,9 +161,9 @@ def test_apprises_own_report_of_a_failure_is_not_shown(
 ) -> None:
     """Its own log may hold tokens of the URL: only the status is reported."""
     server.answers.append(503)
-    fault = fault_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
-    assert "HTTP 503" in str(fault)
-    fault_of(AppriseSender(f"json://user:secret-token@127.0.0.1:{choose_ports(1)[0]}", TIMEOUT_S, "lab"))
+    error = error_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
+    assert "HTTP 503" in str(error)
+    error_of(AppriseSender(f"json://user:secret-token@127.0.0.1:{choose_ports(1)[0]}", TIMEOUT_S, "lab"))
     out = capfd.readouterr()
     assert "secret-token" not in out.out + out.err + caplog.text
     assert not logging.getLogger("apprise").propagate
@@ -173,7 +173,7 @@ def test_apprise_also_gives_up_a_slow_service(server: WebhookServer) -> None:
     """It uses our time-outs."""
     server.wait_s = 3 * TIMEOUT_S
     began_s = time.monotonic()
-    fault_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
+    error_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
     assert len(server.received) == 1
     assert time.monotonic() > began_s
 
@@ -285,7 +285,7 @@ class Broken:
         raise KeyError("https://secret-token@host")
 
 
-def test_a_fault_of_a_library_fails_one_message_only(server: WebhookServer) -> None:
+def test_a_error_of_a_library_fails_one_message_only(server: WebhookServer) -> None:
     """Whatever a service's plug-in raises, only this message fails, without the error's text; the thread continues."""
     desk = Desk({"broken": Broken()})
     desk.delivery.offer(message(1), "broken")
@@ -309,8 +309,8 @@ def test_names_of_targets_hold_no_secret() -> None:
     assert name_webhook("https://h/1") != name_webhook("https://h/2")
 
 
-def test_settings_list_all_faults_without_secrets() -> None:
-    """Kinds unknown to apprise, invalid addresses, duplicates and bad figures: all faults at once."""
+def test_settings_list_all_errors_without_secrets() -> None:
+    """Kinds unknown to apprise, invalid addresses, duplicates and bad figures: all errors at once."""
     settings = AlertSettings(
         bootstrap="127.0.0.1:9092",
         targets=("nonsense://token-one", "json://127.0.0.1/ok", "json://127.0.0.1/ok"),
@@ -322,9 +322,9 @@ def test_settings_list_all_faults_without_secrets() -> None:
         backoff_s_max=1,
         metrics_port=0,
     )
-    faults = settings.faults()
-    text = "\n".join(faults)
-    assert len(faults) == 9, text
+    errors = settings.errors()
+    text = "\n".join(errors)
+    assert len(errors) == 9, text
     assert "token-one" not in text
     assert "token-two" not in text
     for wanted in (

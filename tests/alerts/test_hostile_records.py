@@ -204,10 +204,10 @@ def test_what_cannot_be_judged_shows_in_the_health_until_it_can(monkeypatch: pyt
         patch.setattr(engine, "tick", lambda _: 1 / 0)
         loop.step(BEGIN_MS)
         assert not health().is_ready
-        assert health().faults == ("rules cannot be judged (ZeroDivisionError: division by zero)",)
+        assert health().errors == ("rules cannot be judged (ZeroDivisionError: division by zero)",)
     loop.step(BEGIN_MS + 1)
     assert health().is_ready
-    assert not health().faults
+    assert not health().errors
 
 
 class Producer:
@@ -263,7 +263,7 @@ def test_records_that_do_not_arrive_although_kafka_has_them_are_noticed(monkeypa
 
 
 def test_ready_says_what_is_proved_and_what_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ready only while Kafka stores and answers; records that do not arrive are a fault, which a restart may repair."""
+    """Ready only while Kafka stores and answers: records that do not arrive are an error, a restart may repair it."""
     now_s = 0.0
     health = AlertHealth()
     pulses = [Pulse(what, 60.0, lambda: now_s) for what in ("storing", "asking", "the loop")]
@@ -283,5 +283,5 @@ def test_ready_says_what_is_proved_and_what_not(monkeypatch: pytest.MonkeyPatch)
         "asking has not run for 61.0 s; at most 60 s are normal",
     )
     assert health().proved == ()
-    health.reading_fault = "records of lab.events do not arrive, although Kafka has them"
+    health.reading_error = "records of lab.events do not arrive, although Kafka has them"
     assert not health().is_ready

@@ -1,4 +1,4 @@
-"""Files of rules: all faults are reported at once, each with its rule and line."""
+"""Files of rules: all errors are reported at once, each with its rule and line."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from regraft.schemas.event import Severity
 GOOD = '[[rule]]\nname = "c"\non = "queue.congestion"\nabove = 10\nclear_below = 5\n'
 
 
-def faults_of(text: str) -> tuple[str, ...]:
+def errors_of(text: str) -> tuple[str, ...]:
     with pytest.raises(RulesError) as caught:
         parse_rules(text, "rules.toml")
-    return caught.value.faults
+    return caught.value.errors
 
 
 def test_a_rule_is_read_with_its_types() -> None:
@@ -24,9 +24,9 @@ def test_a_rule_is_read_with_its_types() -> None:
     assert (rule.above, rule.severity, rule.for_windows, rule.of) == (10.0, Severity.CRITICAL, 1, "both")
 
 
-def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
+def test_all_errors_are_listed_at_once_with_rule_and_line() -> None:
     """One error lists every wrong key, type and value, and what is missing."""
-    faults = faults_of(
+    errors = errors_of(
         GOOD
         + 'clear_bellow = 4\n'
         + '[[rule]]\nname = "s"\non = "broker.silence"\n'
@@ -36,7 +36,7 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
         + '[[rule]]\nname = "c"\non = "dead_letters"\ntext = "{subject} {who}"\n'
         + '[colours]\nsky = "blue"\n'
     )  # fmt: skip
-    assert len(faults) == 8, faults
+    assert len(errors) == 8, errors
     for wanted in (
         "'colours' is unknown",
         "rule 1 'c', line 6: clear_bellow is not a parameter of a rule on queue.congestion: did you mean clear_below?",
@@ -47,7 +47,7 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
         "rule 5 'x', line 19: for_s is missing: a rule on window.missing needs it",
         "rule 6 'c', line 25: text is '{subject} {who}': {who} is unknown",
     ):
-        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
+        assert sum(wanted in error for error in errors) == 1, (wanted, errors)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
 )
 def test_bad_files_are_reported_in_a_sentence(text: str, wanted: str) -> None:
     """Every mistake that a user may make has a message that says what to do."""
-    assert any(wanted in fault for fault in faults_of(text)), faults_of(text)
+    assert any(wanted in error for error in errors_of(text)), errors_of(text)
 
 
-def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_error(tmp_path: Path) -> None:
     """The message names the file and what to do."""
     with pytest.raises(RulesError, match=r"absent.toml.*\n.*cannot be read.*regraft alerts rules"):
         load_rules(tmp_path / "absent.toml")

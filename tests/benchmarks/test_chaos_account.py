@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.bench_chaos import FAULTS, account_so_far, figures_of, outcome
+from benchmarks.bench_chaos import ERRORS, account_so_far, figures_of, outcome
 
 
 def test_a_run_without_a_summary_is_reported_from_the_emulators_account(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_a_run_without_a_summary_is_reported_from_the_emulators_account(tmp_path
     ledger = {"delivered": 90, "lost": 9, "excused": 4, "unexpected": 2, "lost_by_reason": {"queue_overflow": 5}}
     (tmp_path / "emulator.json").write_text(json.dumps({"ledger": ledger, "outages": {"death": 3}}))
     found = account_so_far(tmp_path)
-    assert {name: found[name] for name in FAULTS if found[name]} == {
+    assert {name: found[name] for name in ERRORS if found[name]} == {
         "lost_unexcused": 5,
         "unexpected": 2,
         "unfinished": 1,
@@ -27,7 +27,7 @@ def test_a_run_without_a_summary_is_reported_from_the_emulators_account(tmp_path
 def test_a_run_without_any_record_has_failed(tmp_path: Path) -> None:
     """The run's directory may be empty."""
     found = account_so_far(tmp_path)
-    assert {name for name in FAULTS if found[name]} == {"unfinished"}
+    assert {name for name in ERRORS if found[name]} == {"unfinished"}
 
 
 def test_a_command_that_times_out_or_fails_reports_why_it_wrote_nothing() -> None:

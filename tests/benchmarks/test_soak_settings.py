@@ -19,7 +19,7 @@ WELL = view_of(plans_completed=3, windows_closed=40)
 
 @pytest.mark.parametrize("speed", [1.0, 5.0, 20.0, 60.0, 200.0])
 def test_settings_are_consistent_at_every_speed(speed: float) -> None:
-    """No stage finds a fault in its settings or in those of others; the run acts, on the same clock everywhere."""
+    """No stage finds an error in its settings or in those of others; the run acts, on the same clock everywhere."""
     plan = SoakPlan(10.0, speed, 20, 1, 0.5)
     settings = load_settings(soak_flags(plan, 1_800_000_000_000, PORTS))
     assert not settings.controller.dry_run
@@ -48,7 +48,7 @@ def run_of(growing: bool = False, **changes: Any) -> SoakRun:
 
 
 @pytest.mark.parametrize(
-    ("changes", "fault"),
+    ("changes", "error"),
     [
         ({"emulator": {"ledger": LEDGER | {"lost": 2}}}, "2 notifications lost"),
         ({"emulator": {"ledger": LEDGER | {"repeated": 1}}}, "1 notifications repeated"),
@@ -59,18 +59,18 @@ def run_of(growing: bool = False, **changes: Any) -> SoakRun:
         ({"growing": True}, "memory: emulator/python grew by "),
     ],
 )
-def test_each_finding_is_a_fault(changes: dict[str, Any], fault: str) -> None:
+def test_each_finding_is_a_error(changes: dict[str, Any], error: str) -> None:
     """And nothing else is."""
     run = run_of(**changes)
-    (found,) = run.faults(run.growths())
-    assert found.startswith(fault)
+    (found,) = run.errors(run.growths())
+    assert found.startswith(error)
 
 
-def test_a_flat_and_clean_run_has_no_fault(tmp_path: Path) -> None:
+def test_a_flat_and_clean_run_has_no_error(tmp_path: Path) -> None:
     """Its figures cover every series, and its chart is an SVG."""
     run = run_of()
     growths = run.growths()
-    assert run.faults(growths) == []
+    assert run.errors(growths) == []
     found = {(figure.name, figure.where.get("series")): figure.value for figure in figures(run, growths)}
     assert found["mean", "memory: emulator/python"] == 1e8
     assert found["ledger_delivered", None] == 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.bench_streaming import Measured, faults_of
+from benchmarks.bench_streaming import Measured, errors_of
 from benchmarks.streaming_input import BATCHES_PER_S, BROKERS, WINDOW_MS, Telemetry, Written
 from benchmarks.streaming_programs import JOB, ResourceUse
 from benchmarks.streaming_rows import Outcome, differences, outcome_of
@@ -70,15 +70,15 @@ def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]],
 
 
 def test_a_program_with_a_different_outcome_is_reported() -> None:
-    """A wrong row, a lost delivery, a late row and a marker with a wrong count are faults of either program."""
+    """A wrong row, a lost delivery, a late row and a marker with a wrong count are errors of either program."""
     resources = ResourceUse(1.0, 1.0, 0, [], {}, {})
     row = {b"5/delivery/p|a": b"1"}
     job = Measured(resources, Outcome({**row, b"5/interest/a": b"2"}, 7, 2))
     written = Written(records=1, cells=1, local_deliveries=7, windows=1)
-    assert faults_of({JOB: job, "good": Measured(resources, Outcome(row, None, None))}, written) == []
+    assert errors_of({JOB: job, "good": Measured(resources, Outcome(row, None, None))}, written) == []
     late = ResourceUse(1.0, 1.0, 3, [], {}, {})
     wrong = Measured(late, Outcome({b"5/delivery/p|a": b"3"}, 6, 4))
-    assert faults_of({JOB: job, "bad": wrong}, written) == [
+    assert errors_of({JOB: job, "bad": wrong}, written) == [
         "bad accounts for 6 of 7 deliveries",
         "bad dropped 3 rows as late",
         "bad: the markers announce 4 rows, 1 were written",

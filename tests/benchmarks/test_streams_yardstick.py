@@ -13,7 +13,7 @@ from benchmarks.streams_yardstick import (
     SOURCES,
     YardstickError,
     find_compiler,
-    report_fault,
+    report_error,
     resource_use_of,
 )
 from regraft.infra.local.fetch_jars import read_lock
@@ -44,12 +44,12 @@ def test_resource_use_is_from_ready_to_the_last_row() -> None:
     assert resources.completed_per_s(500) == pytest.approx(250 / 1.5)
 
 
-def test_an_incomplete_report_is_a_fault() -> None:
-    """No report, an early end and no rows are faults; a proper end is not."""
-    assert report_fault(REPORTS, WRITTEN) == ""
-    assert report_fault([], WRITTEN) == "never ran"
-    assert "5 of 10 records and 250 of 500 cells done" in report_fault(REPORTS[:2], WRITTEN)
-    assert report_fault([report("ended", 9_000, 500)], WRITTEN) == "wrote no row"
+def test_an_incomplete_report_is_a_error() -> None:
+    """No report, an early end and no rows are errors; a proper end is not."""
+    assert report_error(REPORTS, WRITTEN) == ""
+    assert report_error([], WRITTEN) == "never ran"
+    assert "5 of 10 records and 250 of 500 cells done" in report_error(REPORTS[:2], WRITTEN)
+    assert report_error([report("ended", 9_000, 500)], WRITTEN) == "wrote no row"
 
 
 def test_a_missing_compiler_is_reported_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

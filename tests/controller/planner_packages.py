@@ -21,7 +21,7 @@ class JoinSettings(PlannerSettings):
     broker: Annotated[str, "which broker is joined to all others"] = "b00"
     gain_per_s: Annotated[float, "what is promised for it"] = 1.0
 
-    def faults(self):
+    def errors(self):
         return [] if self.gain_per_s > 0 else [f"gain_per_s is {self.gain_per_s}: above 0"]
 
 

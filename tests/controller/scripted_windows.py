@@ -77,8 +77,8 @@ def marker_of(
 
 
 def closed_window(
-    brokers: tuple[str, ...], wanted: list[set[str]], start_ms: int = 0, epoch: int = 0, fault: str = ""
+    brokers: tuple[str, ...], wanted: list[set[str]], start_ms: int = 0, epoch: int = 0, error: str = ""
 ) -> ClosedWindow:
     """Return a closed window as the assembler does."""
     sets = sets_of(brokers, wanted, publisher=f"p{start_ms}")
-    return ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, epoch_min=epoch, epoch_max=epoch, fault=fault)
+    return ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, epoch_min=epoch, epoch_max=epoch, error=error)

@@ -579,10 +579,10 @@ def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start(phase: 
     overlay.run_windows(6)
     (plan, *_) = overlay.plans
     stored = overlay.ports.plans.stored
-    for history, fault in (((), "its history is empty"), (plan.history[:1], "its history ends with preparing")):
+    for history, error in (((), "its history is empty"), (plan.history[:1], "its history ends with preparing")):
         stored[plan.plan] = msgspec.structs.replace(plan, phase=phase, history=history)
         overlay.new_loop()
-        with pytest.raises(StackError, match=f"{plan.plan} is {phase}, but {fault}: it cannot be resumed"):
+        with pytest.raises(StackError, match=f"{plan.plan} is {phase}, but {error}: it cannot be resumed"):
             overlay.tick()
 
 
@@ -591,8 +591,8 @@ def test_a_stored_plan_whose_target_is_not_a_tree_stops_the_start() -> None:
     overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
     overlay.run_windows(6)
     (plan, *_) = overlay.plans
-    for links, fault in (((("b00", "b00"),), "a link joins two brokers"), ((), "tree")):
+    for links, error in (((("b00", "b00"),), "a link joins two brokers"), ((), "tree")):
         overlay.ports.plans.stored[plan.plan] = msgspec.structs.replace(plan, links_target=links)
         overlay.new_loop()
-        with pytest.raises(LinkError, match=fault):
+        with pytest.raises(LinkError, match=error):
             overlay.tick()

@@ -272,7 +272,7 @@ def test_publishers_without_a_topic_are_counted_and_reported() -> None:
         "20% of the notifications come from publishers without a topic (nobody)"
         in overlay.events_of(EventKind.WINDOW_INCOMPLETE)[0]
     )
-    assert overlay.ports.view.shown.faults["state: publisher without a topic in a window"] == 3
+    assert overlay.ports.view.shown.errors["state: publisher without a topic in a window"] == 3
 
 
 def test_users_that_move_by_themselves_stay_there() -> None:
@@ -384,9 +384,9 @@ def test_only_windows_for_verification_keep_interests() -> None:
 
 
 def test_a_user_at_an_absent_broker_is_counted() -> None:
-    """It is left out of costs and plans, and counted among the faults."""
+    """It is left out of costs and plans, and counted among the errors."""
     overlay = overlay_of(planner=lambda *_: [])
     overlay.connect(user("lost", "elsewhere", TOPIC))
     overlay.run_windows(2)
     shown = overlay.ports.view.shown
-    assert (shown.window.users, shown.faults["state: user at an unknown broker"]) == (4, 1)
+    assert (shown.window.users, shown.errors["state: user at an unknown broker"]) == (4, 1)

@@ -1,4 +1,4 @@
-"""Settings are checked individually and against each other, and all faults are reported at once."""
+"""Settings are checked individually and against each other, and all errors are reported at once."""
 
 import threading
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.ring.ring_state import RingContext
 from regraft.controller.kinds.tree.tree_state import TreeContext
-from regraft.controller.planners.planner_registry import kind_faults, own_faults, planner_faults
+from regraft.controller.planners.planner_registry import kind_errors, own_errors, planner_errors
 from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.run_controller import ControllerSettingsError, run_controller
 from regraft.controller.settings.controller_settings import AssemblyLimits, ControllerSettings, TransitionLimits
@@ -22,11 +22,11 @@ GOOD = ControllerSettings(bootstrap="127.0.0.1:9092", inventory_path=Path("inven
 
 
 def test_defaults_are_sound() -> None:
-    """The default settings have no fault."""
-    assert GOOD.faults() == []
+    """The default settings have no error."""
+    assert GOOD.errors() == []
 
 
-def test_all_faults_are_reported_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     """Each wrong value is named with its limit."""
     bad = ControllerSettings(
         bootstrap="",
@@ -46,7 +46,7 @@ def test_all_faults_are_reported_at_once() -> None:
         assembly=AssemblyLimits(completeness_share_min=1.5),
         transition=TransitionLimits(prepare_ms=1000, resend_ms=1000),
     )
-    faults = "\n".join(bad.faults() + planner_faults(bad) + own_faults(bad))
+    errors = "\n".join(bad.errors() + planner_errors(bad) + own_errors(bad))
     for named in (
         "bootstrap is empty",
         "planner 'swap_links' is unknown: did you mean swap_links_ci?",
@@ -67,14 +67,14 @@ def test_all_faults_are_reported_at_once() -> None:
         "completeness_share_min is 1.5",
         "resend_ms is 1000, prepare_ms 1000",
     ):
-        assert named in faults
-    assert len(bad.faults() + planner_faults(bad) + own_faults(bad)) == 18
+        assert named in errors
+    assert len(bad.errors() + planner_errors(bad) + own_errors(bad)) == 18
 
 
 def test_tick_must_be_shorter_than_the_repetition() -> None:
     """A loop that is slower than its repetitions is refused."""
     slow = ControllerSettings(bootstrap="x:1", inventory_path=Path("i"), tick_ms=5000)
-    assert slow.faults() == ["tick_ms is 5000, resend_ms 2000: the tick must be shorter"]
+    assert slow.errors() == ["tick_ms is 5000, resend_ms 2000: the tick must be shorter"]
 
 
 def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
@@ -89,34 +89,34 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
 
 
 def test_the_planner_gets_the_rings_weights_and_caps() -> None:
-    """Weights and caps of the ring are passed to the planner unchanged, and their faults are reported."""
+    """Weights and caps of the ring are passed to the planner unchanged, and their errors are reported."""
     settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
     context = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
     assert context == RingContext(proposals_max=7, moves_max=500, delay_weight=0.5, user_load_max=1.5)
-    assert replace(GOOD, user_load_max=0.5).faults()[0].startswith("user_load_max is 0.5: at least 1")
-    assert replace(GOOD, ring_delay_weight=-1.0).faults() == ["ring_delay_weight is -1.0: at least 0"]
+    assert replace(GOOD, user_load_max=0.5).errors()[0].startswith("user_load_max is 0.5: at least 1")
+    assert replace(GOOD, ring_delay_weight=-1.0).errors() == ["ring_delay_weight is -1.0: at least 0"]
 
 
 def test_a_planner_moves_no_more_users_than_the_limit_of_a_plan() -> None:
     """Otherwise its only proposal would be refused as a whole, again and again."""
     small = DecisionSettings(users_per_plan_max=70)
     assert kind_of(ring_inventory(), GOOD).planner_context(16, small).moves_max == 70
-    assert DecisionSettings(users_per_plan_max=0).faults() == ["users_per_plan_max is 0: at least 1"]
+    assert DecisionSettings(users_per_plan_max=0).errors() == ["users_per_plan_max is 0: at least 1"]
 
 
 def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
     """A planner of trees on a ring, or the reverse, stops the start; the message lists the planners that fit."""
-    assert kind_faults(GOOD, "tree") == []
+    assert kind_errors(GOOD, "tree") == []
     ring = ring_inventory()
-    faults = kind_faults(replace(GOOD, shadow_planners=("place_users_dynatops", "swap_links_ci")), "ring")
-    assert [fault.split(":")[0] for fault in faults] == [
+    errors = kind_errors(replace(GOOD, shadow_planners=("place_users_dynatops", "swap_links_ci")), "ring")
+    assert [error.split(":")[0] for error in errors] == [
         "planner 'swap_links_cost' does not plan for this overlay's kind (ring)",
         "planner 'relocate_publishers_joint' does not plan for this overlay's kind (ring)",
         "shadow planner 'swap_links_ci' does not plan for this overlay's kind (ring)",
     ]
-    assert "use one of place_users_dynatops" in faults[0]
-    (fault,) = kind_faults(replace(GOOD, planner="swap_links_ci+place_users_dynatops"), "tree")
-    assert fault.startswith(
+    assert "use one of place_users_dynatops" in errors[0]
+    (error,) = kind_errors(replace(GOOD, planner="swap_links_ci+place_users_dynatops"), "tree")
+    assert error.startswith(
         "planner 'place_users_dynatops' does not plan for this overlay's kind (tree): use one of pa"
     )
     ring.save(tmp_path / "ring.json")
@@ -124,7 +124,7 @@ def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
         run_controller(replace(GOOD, inventory_path=tmp_path / "ring.json"), threading.Event())
 
 
-def test_the_controller_does_not_start_with_faults(tmp_path: Path) -> None:
+def test_the_controller_does_not_start_with_errors(tmp_path: Path) -> None:
     """Wrong settings and an unusable inventory stop the start with one clear error."""
     stop = threading.Event()
     with pytest.raises(ControllerSettingsError, match=r"cannot be used:\n- bootstrap is empty"):

@@ -1,4 +1,4 @@
-"""Records whose handling fails, whatever the fault is: each is left out and counted, and the loop continues."""
+"""Records whose handling fails, whatever the error is: each is left out and counted, and the loop continues."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: i
     def failing(*arguments: object, **more: object) -> object:
         calls[0] += 1
         if calls[0] == number:
-            raise ZeroDivisionError("a fault of ours")
+            raise ZeroDivisionError("an error of ours")
         return usual(*arguments, **more)
 
     monkeypatch.setattr(owner, name, failing)
@@ -52,7 +52,7 @@ def announce(overlay: ScriptedOverlay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "fault", "give"),
+    ("owner", "name", "error", "give"),
     [
         (WindowAssembler, "add", "state: record that failed", nothing),
         (WindowReader, "_take", "state: window that failed", nothing),
@@ -66,7 +66,7 @@ def announce(overlay: ScriptedOverlay) -> None:
     ],
 )
 def test_one_record_that_fails_stops_nothing(
-    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: str, give: Callable[[ScriptedOverlay], None]
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, error: str, give: Callable[[ScriptedOverlay], None]
 ) -> None:
     """A plan is made and executed in spite of it; the view counts it."""
     fail_at(monkeypatch, owner, name, 1)
@@ -74,7 +74,7 @@ def test_one_record_that_fails_stops_nothing(
     give(overlay)
     overlay.run_windows(20)
     assert overlay.phases == [PlanPhase.COMPLETED]
-    assert overlay.ports.view.shown.faults[fault] == 1
+    assert overlay.ports.view.shown.errors[error] == 1
     assert (overlay.events_of(EventKind.PLANNER_FAILED) != []) is (owner is decide_once)
 
 

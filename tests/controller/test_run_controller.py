@@ -58,7 +58,7 @@ class MemoryLinks:
     def show(self, metrics: LoopMetrics) -> None:
         pass
 
-    def faults(self) -> dict[str, int]:
+    def errors(self) -> dict[str, int]:
         return {}
 
     def close(self) -> None:

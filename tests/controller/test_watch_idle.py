@@ -57,7 +57,7 @@ def test_of_many_idle_brokers_a_few_are_named() -> None:
     [
         (None, INVENTORY, {}),
         (COUNTS, replace(INVENTORY, clients_stay=True), {}),
-        (COUNTS, INVENTORY, {"fault": "rows missing"}),
+        (COUNTS, INVENTORY, {"error": "rows missing"}),
         (COUNTS, INVENTORY, {"local_deliveries": {("p", "b03"): 1, ("p", "b04"): 5}}),
     ],
 )

@@ -243,7 +243,7 @@ def test_an_invalid_token_is_reported_in_the_dialog(page: Page, served: ServedDa
     page.get_by_role("button", name="Sign in").click()
     page.get_by_label("Token").fill("not.a.token")
     page.locator("#token-dialog button.good").click()
-    expect(page.locator("#token-dialog .fault")).to_contain_text("The token cannot be used")
+    expect(page.locator("#token-dialog .error")).to_contain_text("The token cannot be used")
 
 
 def test_names_and_reasons_are_shown_as_text(page: Page, served: ServedDashboard) -> None:
@@ -316,7 +316,7 @@ def test_if_reading_needs_a_token_nothing_is_shown_without_one(page: Page, tmp_p
         assert page.evaluate("() => Object.keys(window.regraft.store.parts).length") == 0
         page.get_by_label("Token").fill("not.a.token")
         page.locator("#token-dialog button.good").click()
-        expect(page.locator("#token-dialog .fault")).to_contain_text("The token cannot be used")
+        expect(page.locator("#token-dialog .error")).to_contain_text("The token cannot be used")
         page.get_by_label("Token").fill(dashboard.token("Wall screen", READ_SCOPE))
         page.locator("#token-dialog button.good").click()
         wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS}")

@@ -58,15 +58,15 @@ def test_unusable_files_are_reported(tmp_path: Path) -> None:
         ((text, one.key_file), str(text)),
     ):
         wrong = settings(certificate_file=files[0], key_file=files[1])
-        with pytest.raises(DashboardError, match=r"^The dashboard cannot be served over TLS") as fault:
+        with pytest.raises(DashboardError, match=r"^The dashboard cannot be served over TLS") as error:
             run_dashboard(wrong, threading.Event())
-        assert says in str(fault.value), fault.value
+        assert says in str(error.value), error.value
 
 
 def test_a_certificate_without_its_key_is_a_wrong_setting() -> None:
     """Each needs the other."""
-    for given, fault in (
+    for given, error in (
         ({"certificate_file": Path("a")}, "certificate_file is a and key_file is none: give both, or neither"),
         ({"key_file": Path("b")}, "certificate_file is none and key_file is b: give both, or neither"),
     ):
-        assert settings(**given).faults() == [fault]
+        assert settings(**given).errors() == [error]

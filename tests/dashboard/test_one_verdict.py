@@ -35,7 +35,7 @@ def view(**changes: Any) -> LiveView:
         (view(), CRITICAL, 0, DEGRADED),
         (view(window=None), {}, 0, DEGRADED),
         (view(window=shown_window(NOW_MS - 90_000)), {}, 0, DEGRADED),
-        (view(window=shown_window(NOW_MS, is_complete=False, fault="b3 silent")), {}, 0, DEGRADED),
+        (view(window=shown_window(NOW_MS, is_complete=False, error="b3 silent")), {}, 0, DEGRADED),
         (view(window=shown_window(NOW_MS, clock_offsets_ms={"b3": 2_977})), {}, 0, DEGRADED),
         (view(plans=(STALLED,)), {}, 0, DEGRADED),
         (view(members=ShownFleet(members=(DEAD,))), {}, 0, DEGRADED),

@@ -79,8 +79,8 @@ def test_a_token_that_declares_no_signature_is_refused() -> None:
         ({"exp": int(time.time()) + 30 * 24 * 3600}, 403, "lifetime"),
     ],
 )
-def test_the_fault_of_a_token_is_reported(other: dict[str, Any], status: int, why: str) -> None:
-    """Each fault has its status and its code."""
+def test_the_error_of_a_token_is_reported(other: dict[str, Any], status: int, why: str) -> None:
+    """Each error has its status and its code."""
     error = refused(jwt.encode(claims(**other), SECRET, algorithm="HS256"))
     assert (error.status, error.why) == (status, why)
 
@@ -136,15 +136,15 @@ def test_a_bad_secret_is_reported_and_never_shown(tmp_path: Path) -> None:
     with pytest.raises(TokenSecretError, match="7 bytes: at least 32") as caught:
         read_secret(settings(secret_file=file))
     assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in " ".join(settings(secret="hunter2").faults())
+    assert "hunter2" not in " ".join(settings(secret="hunter2").errors())
     assert SECRET not in repr(settings(secret=SECRET))
 
 
-def test_settings_report_all_their_faults() -> None:
+def test_settings_report_all_their_errors() -> None:
     """Every wrong value has its message."""
     wrong = settings(
         port=70_000, host_names=(), poll_ms=10, stale_ms=10, clients_max=0, token_hours_max=0, secret=SECRET,
         secret_file=Path("secret"), clients_per_address_max=0, trusted_proxies=("*", "10.0.0.1/8", "10.0.0.0/8"),
     )  # fmt: skip
-    assert len(wrong.faults()) == 10
-    assert settings().faults() == []
+    assert len(wrong.errors()) == 10
+    assert settings().errors() == []

@@ -136,6 +136,6 @@ def test_a_view_that_cannot_be_shown_is_reported_and_the_next_one_is_read(monkey
     with monkeypatch.context() as patch:
         patch.setattr(WindowSeries, "add", lambda *_: 1 / 0)
         shown = scripted.poll()
-        assert shown["faults"] == ["the live view cannot be shown (ZeroDivisionError: division by zero)"]
+        assert shown["errors"] == ["the live view cannot be shown (ZeroDivisionError: division by zero)"]
     scripted.source.texts = document_of(2)
-    assert scripted.poll()["faults"] == []
+    assert scripted.poll()["errors"] == []

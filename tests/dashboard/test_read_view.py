@@ -7,14 +7,14 @@ from regraft.schemas.live_view import VIEW_VERSION
 from tests.dashboard.view_documents import view_texts, written_document
 
 
-def test_what_the_controller_writes_is_read_without_a_fault() -> None:
+def test_what_the_controller_writes_is_read_without_a_error() -> None:
     """Every part of a real document is decoded; the times that change each second do not count as news."""
     reader = ViewReader(100)
     document = written_document()
     texts = view_texts(document)
     assert set(texts) <= set(KEYS)
     shown = reader.read(texts)
-    assert reader.faults == {}
+    assert reader.errors == {}
     assert set(texts) <= set(shown)
     assert reader.news_ms == document["time_ms"]
     assert not {"time_ms", "window_end_to_state_ms"} & set(shown["counts"])
@@ -55,12 +55,12 @@ def test_an_unreadable_text_leaves_the_part_unchanged() -> None:
     reader.read(texts)
     for broken in (b"{half", b"[1, 2]", b'"text"', b"\xff\xfe"):
         assert "configuration" not in reader.read({**texts, "configuration": broken})
-        assert "configuration of the live view cannot be read" in reader.faults["configuration"]
+        assert "configuration of the live view cannot be read" in reader.errors["configuration"]
     nameless = json.dumps([{"no": "name"}]).encode()
     assert "plans" not in reader.read({**texts, "configuration": broken, "plans": nameless})
-    assert set(reader.faults) == {"configuration", "plans"}
+    assert set(reader.errors) == {"configuration", "plans"}
     assert set(reader.read(texts)) >= {"configuration", "plans"}
-    assert reader.faults == {}
+    assert reader.errors == {}
 
 
 def test_a_broken_window_does_not_hide_the_rest() -> None:
@@ -68,7 +68,7 @@ def test_a_broken_window_does_not_hide_the_rest() -> None:
     reader = ViewReader(100)
     shown = reader.read({**view_texts(written_document()), "window": b'{"start_ms": 1}'})
     assert shown["plans"]
-    assert "window of the live view cannot be read (Object missing required field" in reader.faults["window"]
+    assert "window of the live view cannot be read (Object missing required field" in reader.errors["window"]
 
 
 def test_a_view_of_a_newer_version_is_ignored_and_reported_in_one_sentence() -> None:
@@ -78,10 +78,10 @@ def test_a_view_of_a_newer_version_is_ignored_and_reported_in_one_sentence() -> 
     reader.read(texts)
     newer = json.dumps({**json.loads(texts["counts"]), "version": VIEW_VERSION + 1}).encode()
     assert reader.read({**texts, "counts": newer, "plans": b"{}"}) == {}
-    (sentence,) = reader.faults.values()
+    (sentence,) = reader.errors.values()
     assert f"the live view cannot be read: it has version {VIEW_VERSION + 1}" in sentence
     assert reader.read({**texts, "refusals": b"{}"}) == {"refusals": {}}
-    assert reader.faults == {}
+    assert reader.errors == {}
 
 
 def test_missing_keys_leave_the_view_unchanged() -> None:
@@ -99,6 +99,6 @@ def test_whatever_is_wrong_with_one_text_the_others_are_shown() -> None:
         text = b'{"a":' + deep + b"}" if part == "alerts" else deep
         shown = reader.read({**texts, part: text, "plans": b"[]"})
         assert part not in shown
-        assert part in reader.faults
+        assert part in reader.errors
     assert set(reader.read({**texts, "alerts": b"{}"})) >= {"counts", "plans"}
-    assert not reader.faults
+    assert not reader.errors

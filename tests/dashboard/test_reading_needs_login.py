@@ -116,5 +116,5 @@ def test_over_tls_the_cookie_is_never_sent_in_the_clear(tmp_path: Path) -> None:
 
 def test_a_login_without_a_secret_is_a_wrong_setting() -> None:
     """Nobody could sign in."""
-    (fault,) = settings(login_to_read=True).faults()
-    assert fault.startswith("login_to_read is true and there is no secret")
+    (error,) = settings(login_to_read=True).errors()
+    assert error.startswith("login_to_read is true and there is no secret")

@@ -29,7 +29,7 @@ class Desk:
 
     def __init__(self, client: TestClient, source: MemorySource, sent: list[Order]) -> None:
         self.client, self.source, self.sent = client, source, sent
-        self.faults: list[str] = []
+        self.errors: list[str] = []
         self.token = make_token(SECRET, "Ana Silva", "regraft", 1, 24, time.time())
 
     def order(self, token: str | None = "", **request: Any) -> tuple[int, dict[str, Any]]:
@@ -55,11 +55,11 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
         source.texts = view_texts({**proposed_document(), "time_ms": time.time_ns() // 1_000_000})
         options = {"secret": SECRET, "host_names": ("testserver",), "poll_ms": 50, "stale_ms": 1000} | given
         settings = DashboardSettings(bootstrap="none", inventory_path=tmp_path / "none.json", **options)
-        faults: list[str] = []
+        errors: list[str] = []
 
         def send(order: Order) -> Order:
-            if faults:
-                raise StackError(faults[0])
+            if errors:
+                raise StackError(errors[0])
             sent.append(order)
             return order
 
@@ -68,7 +68,7 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
         client.__enter__()
         opened.append(client)
         desk = Desk(client, source, sent)
-        desk.faults = faults
+        desk.errors = errors
         parts: DashboardParts = app.state.parts
         wait_until(lambda: bool(parts.board.value("plans")))
         return desk
@@ -202,7 +202,7 @@ def test_pages_get_the_facts_of_each_phase(open_desk: Callable[..., Desk]) -> No
 def test_kafka_being_away_is_reported(open_desk: Callable[..., Desk]) -> None:
     """The order was not stored: the answer holds the sender's error message."""
     desk = open_desk()
-    desk.faults.append("The order was not stored: check that Kafka runs")
+    desk.errors.append("The order was not stored: check that Kafka runs")
     status, answer = desk.order(kind="pause")
     assert (status, answer["text"]) == (503, "The order was not stored: check that Kafka runs")
 
@@ -304,16 +304,16 @@ def test_it_is_ready_only_while_the_view_is_live(open_desk: Callable[..., Desk])
     desk = open_desk()
     assert (desk.client.get("/health").status_code, desk.client.get("/ready").status_code) == (200, 200)
     wait_until(lambda: desk.client.get("/ready").status_code == 503)  # The controller writes nothing more.
-    assert desk.client.get("/ready").json()["faults"][0].startswith("the controller last wrote the live view ")
-    assert desk.client.get("/health").json() == {"is_ready": False, "faults": []}
+    assert desk.client.get("/ready").json()["errors"][0].startswith("the controller last wrote the live view ")
+    assert desk.client.get("/health").json() == {"is_ready": False, "errors": []}
     desk.source.error = ConnectionError("nobody listens")
     wait_until(lambda: "unreachable" in desk.client.get("/ready").text)
     wait_until(lambda: desk.client.get("/ready").status_code == 503)
     assert desk.client.get("/ready").json() == {
         "is_ready": False,
-        "faults": ["the live view is unreachable: nobody listens"],
+        "errors": ["the live view is unreachable: nobody listens"],
     }
-    assert desk.client.get("/health").json() == {"is_ready": False, "faults": []}
+    assert desk.client.get("/health").json() == {"is_ready": False, "errors": []}
 
 
 def test_metrics_count_what_happens(open_desk: Callable[..., Desk]) -> None:

@@ -1,6 +1,6 @@
 """Spoiled files: inventories, rules for alerts and settings, each read or refused with one list of sentences.
 
-In: a seed and a count. Out: how many were used and how many refused. Any other error than the reader's own is a fault.
+In: a seed and a count. Out: how many were used and how many refused. Any other error than the reader's own is an error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def feed_rules(rng: random.Random, count: int) -> Counter[str]:
         try:
             rules = parse_rules(_spoiled_toml(rng, text))
         except RulesError as error:
-            found["refused"] += bool(error.faults)
+            found["refused"] += bool(error.errors)
         else:
             AlertEngine(rules, START_MS).tick(START_MS + rng.choice((0, 10**9)))
             found["used"] += 1
@@ -66,7 +66,7 @@ def feed_rules(rng: random.Random, count: int) -> Counter[str]:
 
 
 def feed_settings(rng: random.Random, count: int, folder: Path) -> Counter[str]:
-    """Read settings files with values of any type; each gives settings or one list of faults, all at once."""
+    """Read settings files with values of any type; each gives settings or one list of errors, all at once."""
     found: Counter[str] = Counter()
     file, text = folder / "hostile.toml", example_text()
     names = [*sections(), "planners", "nothing"]

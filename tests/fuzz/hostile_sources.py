@@ -1,6 +1,6 @@
 """Spoiled sources of inventories: tables, networks and nodes' status files, each used or refused with sentences.
 
-In: a seed and a count. Out: how many gave an inventory and how many were refused. Any other error is a fault.
+In: a seed and a count. Out: how many gave an inventory and how many were refused. Any other error is an error.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from regraft.producers.nodes.nats.nats_protocol import LeafReader
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.telemetry import QueueSample, TelemetryBatch
-from regraft.schemas.wire_grammar import block_fault, subject_fault
+from regraft.schemas.wire_grammar import block_error, subject_error
 from tests.producers.nodes.node_fleet import MemoryPorts
 
 NOW_MS = 1.8e12
@@ -224,9 +224,9 @@ class Taken:
         self.wanted: set[str] = set()
 
     def message(self, message: LocalMessage) -> None:
-        assert not subject_fault(message.subject)
-        assert not block_fault(message.headers)
-        assert not message.reply or not subject_fault(message.reply)
+        assert not subject_error(message.subject)
+        assert not block_error(message.headers)
+        assert not message.reply or not subject_error(message.reply)
         self.messages += 1
 
     def interest(self, subject: str, is_wanted: bool) -> None:

@@ -134,7 +134,7 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
     overlay.run_windows(30)
     shown = ports.view.shown
     assert shown.window is not None
-    assert shown.window.is_complete, shown.window.fault
+    assert shown.window.is_complete, shown.window.error
     assert shown.windows_closed >= before + 15
     assert {broker.broker for broker in shown.network.brokers} == set(INVENTORY.brokers)  # type: ignore[union-attr]
     json.loads(ports.view.text, parse_constant=_no_json)
@@ -244,7 +244,7 @@ def feed_recorder(values: Sequence[tuple[Topic, bytes]], path: Path, rng: random
         try:
             expected: Any = decode(value, TYPES[topic])
         except UndecodableRecordError:
-            continue  # Stored as it is, or with the same body: its reader reports the fault.
+            continue  # Stored as it is, or with the same body: its reader reports the error.
         assert decode(message.value, TYPES[topic]) == expected
     whole = path.read_bytes()
     for _ in range(20):
@@ -268,8 +268,8 @@ def feed_dashboard(texts: Sequence[dict[str, bytes | None]]) -> Counter[str]:
     for text in texts:
         shown = reader.read(text)
         json.loads(msgspec.json.encode(shown), parse_constant=_no_json)
-        found["used"] += not reader.faults
-        found["refused"] += bool(reader.faults)
+        found["used"] += not reader.errors
+        found["refused"] += bool(reader.errors)
     return found
 
 

@@ -54,9 +54,9 @@ def _found(text: str) -> list[str]:
 def test_code_uses_the_words_of_the_field(folder: str) -> None:
     """Messages, help and docstrings have the same readers as the documents."""
     found = {
-        str(path.relative_to(ROOT)): faults
+        str(path.relative_to(ROOT)): errors
         for path in sorted((ROOT / folder).rglob("*.py"))
-        if not path.is_symlink() and path != Path(__file__) and (faults := _found(path.read_text(encoding="utf-8")))
+        if not path.is_symlink() and path != Path(__file__) and (errors := _found(path.read_text(encoding="utf-8")))
     }
     assert not found
 

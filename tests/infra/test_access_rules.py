@@ -209,6 +209,6 @@ def test_a_controller_reads_results_and_a_dashboard_does_not(kafka: GuardedKafka
         lambda: bool(found.extend(readers[Role.CONTROLLER].poll())) or any(one.plan == "plan-2" for one in found)
     )
     wait_until(lambda: readers[Role.CONTROLLER].committed(name) == 0)
-    wait_until(lambda: readers[Role.DASHBOARD].poll() == [] and readers[Role.DASHBOARD].fault_count > 0)
+    wait_until(lambda: readers[Role.DASHBOARD].poll() == [] and readers[Role.DASHBOARD].error_count > 0)
     for each in (*readers.values(), writer):
         each.close()

@@ -16,10 +16,10 @@ def secured(tmp_path: Path) -> ConnectionSecurity:
     return ConnectionSecurity(authority.ca_file, client.certificate_file, client.key_file)
 
 
-def test_valid_security_has_no_fault(tmp_path: Path) -> None:
+def test_valid_security_has_no_error(tmp_path: Path) -> None:
     """No security at all, and everything that mutual TLS needs."""
-    assert ConnectionSecurity().faults() == []
-    assert secured(tmp_path).faults() == []
+    assert ConnectionSecurity().errors() == []
+    assert secured(tmp_path).errors() == []
 
 
 def test_a_password_is_read_each_time_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,51 +39,51 @@ def test_a_password_is_read_each_time_it_is_used(tmp_path: Path, monkeypatch: py
     ("content", "reason"),
     [("", "is empty"), ("\n", "is empty"), ("one\ntwo\n", "more than one line"), ("a\x07", "control")],
 )
-def test_a_file_without_a_usable_password_is_a_fault(tmp_path: Path, content: str, reason: str) -> None:
+def test_a_file_without_a_usable_password_is_a_error(tmp_path: Path, content: str, reason: str) -> None:
     """The message names the file and contains nothing of its content."""
     file = tmp_path / "password"
     file.write_text(content)
-    (fault,) = ConnectionSecurity(password_file=file).faults()
-    assert f"password_file {file}" in fault
-    assert reason in fault
-    assert "two" not in fault
+    (error,) = ConnectionSecurity(password_file=file).errors()
+    assert f"password_file {file}" in error
+    assert reason in error
+    assert "two" not in error
 
 
-def test_a_missing_password_is_a_fault_and_an_error_when_it_is_used(tmp_path: Path) -> None:
+def test_a_missing_password_is_a_error_and_an_error_when_it_is_used(tmp_path: Path) -> None:
     """A missing file or variable; a secret that was given as the name of a variable is not shown."""
     missing = ConnectionSecurity(password_file=tmp_path / "absent")
-    assert "absent cannot be read (No such file or directory)" in missing.faults()[0]
+    assert "absent cannot be read (No such file or directory)" in missing.errors()[0]
     with pytest.raises(SecretMissingError, match="absent cannot be read"):
         _ = missing.password
     unset = ConnectionSecurity(password_file=Path("env:NOT_SET"))
-    assert "password_file env:NOT_SET is not set" in unset.faults()[0]
-    (fault,) = ConnectionSecurity(password_file=Path("env:hunter2!")).faults()
-    assert "hunter2" not in fault
-    assert "not the name of an environment variable" in fault
+    assert "password_file env:NOT_SET is not set" in unset.errors()[0]
+    (error,) = ConnectionSecurity(password_file=Path("env:hunter2!")).errors()
+    assert "hunter2" not in error
+    assert "not the name of an environment variable" in error
 
 
-def test_faults_of_files_are_all_reported_at_once(tmp_path: Path) -> None:
+def test_errors_of_files_are_all_reported_at_once(tmp_path: Path) -> None:
     """Unreadable files, half a pair, a password without its key."""
-    faults = ConnectionSecurity(
+    errors = ConnectionSecurity(
         ca_file=tmp_path / "ca.pem",
         certificate_file=tmp_path / "own.pem",
         key_password_file=tmp_path / "one",
-    ).faults()
+    ).errors()
     for wanted in ("ca_file", "own.pem cannot be read", "without key_file", "one cannot be read", "but no key_file"):
-        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
-    assert len(faults) == 5
+        assert sum(wanted in error for error in errors) == 1, (wanted, errors)
+    assert len(errors) == 5
 
 
 def test_certificate_and_key_must_belong_together(tmp_path: Path) -> None:
     """A file that is not a certificate, and the key of another certificate, are detected before anything connects."""
     good = secured(tmp_path)
     other = LocalAuthority(tmp_path / "other").issue("other")
-    (fault,) = replace(good, key_file=other.key_file).faults()
-    assert "do not fit" in fault
+    (error,) = replace(good, key_file=other.key_file).errors()
+    assert "do not fit" in error
     plain = tmp_path / "plain.txt"
     plain.write_text("no certificate")
-    (fault,) = replace(good, ca_file=plain).faults()
-    assert "holds no certificate" in fault
+    (error,) = replace(good, ca_file=plain).errors()
+    assert "holds no certificate" in error
 
 
 def test_a_key_with_a_password_needs_the_right_one(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_key_with_a_password_needs_the_right_one(tmp_path: Path) -> None:
     write_private(good.key_file, key.private_bytes(serialization.Encoding.PEM, form, locked))
     password = tmp_path / "password"
     password.write_text("opens it")
-    assert replace(good, key_password_file=password).faults() == []
-    assert "do not fit" in good.faults()[0]
+    assert replace(good, key_password_file=password).errors() == []
+    assert "do not fit" in good.errors()[0]
     password.write_text("wrong")
-    assert "do not fit" in replace(good, key_password_file=password).faults()[0]
+    assert "do not fit" in replace(good, key_password_file=password).errors()[0]

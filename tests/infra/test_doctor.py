@@ -7,7 +7,7 @@ import pytest
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.live.redis_access import RedisAccess
 from regraft.infra.local import doctor as module
-from regraft.infra.local.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
+from regraft.infra.local.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_errors
 from regraft.infra.local.fetch_jars import JarSet
 
 
@@ -21,7 +21,7 @@ def test_after_the_set_up_nothing_is_missing(tmp_path: Path) -> None:
     assert [finding for finding in findings if finding.status is FindingStatus.MISSING] == []
 
 
-def test_every_fault_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every finding that is not ok says what to do about it."""
     monkeypatch.setattr(module, "jar_dir", lambda name: tmp_path / name)
     monkeypatch.setattr(module, "SERVER_TIMEOUT_S", 0.2)
@@ -31,8 +31,8 @@ def test_every_fault_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     }
     servers = {"kafka": KafkaAccess("127.0.0.1:1"), "redis": RedisAccess("redis://:secret@127.0.0.1:1/0")}
     found = diagnose(tmp_path, environ=environ, free_mb_min=10**12, **servers)  # type: ignore[arg-type]
-    faults = {finding.name for finding in found if finding.status is FindingStatus.MISSING}
-    assert faults >= {"jars for spark", "jars for kafka", "disk of the output", "kafka server", "redis server"}
+    errors = {finding.name for finding in found if finding.status is FindingStatus.MISSING}
+    assert errors >= {"jars for spark", "jars for kafka", "disk of the output", "kafka server", "redis server"}
     assert all(finding.to_do for finding in found if finding.status is not FindingStatus.OK)
     assert not any(finding.to_do for finding in found if finding.status is FindingStatus.OK)
     assert "secret" not in str(found)
@@ -57,14 +57,14 @@ def test_packages_are_compared_with_the_lock() -> None:
         "no-such-package==1.0 \\\n    --hash=sha256:00\n"
         "no-such-windows-package==1.0 ; sys_platform == 'win32' \\\n    --hash=sha256:00\n"
     )
-    first, second = package_faults(lock)
+    first, second = package_errors(lock)
     assert first == "no-such-package is not installed"
     assert second.startswith("pytest is ")
     assert second.endswith(", locked 0.0.1")
 
 
 def test_directory_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An output directory without write permission is a fault with its reason."""
+    """An output directory without write permission is an error with its reason."""
 
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied")

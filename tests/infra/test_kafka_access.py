@@ -81,7 +81,7 @@ def test_a_key_reaches_java_in_pkcs_8(tmp_path: Path) -> None:
     security = KafkaSecurity(
         authority.ca_file, client.certificate_file, client.key_file, tmp_path / "password", tls=True
     )
-    assert security.faults() == []
+    assert security.errors() == []
     assert security.client_options()["ssl.key.password"] == "opens it"
     options = security.spark_options()
     assert options["kafka.ssl.keystore.key"].startswith("-----BEGIN PRIVATE KEY-----")
@@ -92,7 +92,7 @@ def test_a_key_reaches_java_in_pkcs_8(tmp_path: Path) -> None:
 def test_either_library_requests_tokens(login: KafkaSecurity) -> None:
     """Client id and secret are username and password; both libraries trust the same authority for the token."""
     security = replace(login, mechanism="OAUTHBEARER", token_url="https://id/token", token_scope="kafka")
-    assert security.faults() == []
+    assert security.errors() == []
     options = security.client_options()
     assert options["sasl.oauthbearer.client.secret"] == AWKWARD
     assert options["https.ca.location"] == options["ssl.ca.location"] == str(login.ca_file)
@@ -121,16 +121,16 @@ def test_either_library_requests_tokens(login: KafkaSecurity) -> None:
 def test_combinations_that_cannot_work_are_refused(
     login: KafkaSecurity, changed: dict[str, object], reason: str
 ) -> None:
-    """Each fault is one sentence, and contains no secret."""
-    faults = replace(login, **changed).faults()  # type: ignore[arg-type]
-    assert sum(reason in fault for fault in faults) == 1, faults
-    assert "secret@" not in str(faults)
-    assert AWKWARD not in str(faults)
+    """Each error is one sentence, and contains no secret."""
+    errors = replace(login, **changed).errors()  # type: ignore[arg-type]
+    assert sum(reason in error for error in errors) == 1, errors
+    assert "secret@" not in str(errors)
+    assert AWKWARD not in str(errors)
 
 
 def test_a_login_without_tls_must_be_explicit(login: KafkaSecurity) -> None:
     """A password that the network can read must not be sent by mistake."""
-    assert replace(login, ca_file=None, tls=False, allow_unencrypted_login=True).faults() == []
+    assert replace(login, ca_file=None, tls=False, allow_unencrypted_login=True).errors() == []
 
 
 def test_no_representation_holds_a_secret(login: KafkaSecurity) -> None:

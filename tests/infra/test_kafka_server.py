@@ -109,7 +109,7 @@ def test_missing_topics_are_named_and_not_created(kafka: RunningKafka) -> None:
 
 
 def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
-    """Extra partitions are for new topics; an old topic is not at fault if the fleet has grown."""
+    """Extra partitions are for new topics; an old topic is not at error if the fleet has grown."""
     name = topic_name(TELEMETRY, "sized")
     for partitions in (7, 9):
         create_topics(kafka.access, [TELEMETRY], namespace="sized", partitions={TELEMETRY: partitions})

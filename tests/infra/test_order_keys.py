@@ -69,7 +69,7 @@ PUBLIC = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
 
 @pytest.mark.parametrize(
-    ("line", "fault"),
+    ("line", "error"),
     [
         ("ana = 1", "must be a table of"),
         (f'ana = {{ public = "{PUBLIC}" }}', "needs an expiry date"),
@@ -81,13 +81,13 @@ PUBLIC = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
         ("ana", "not TOML"),
     ],
 )
-def test_a_wrong_line_is_named_and_trusts_nobody(tmp_path: Path, line: str, fault: str) -> None:
+def test_a_wrong_line_is_named_and_trusts_nobody(tmp_path: Path, line: str, error: str) -> None:
     """A mistake in the file must not extend whom it trusts."""
     file = tmp_path / "trusted.toml"
     file.write_text(line)
-    with pytest.raises(OrderKeyError, match=fault):
+    with pytest.raises(OrderKeyError, match=error):
         read_trusted_keys(file)
-    with pytest.raises(OrderKeyError, match=fault):
+    with pytest.raises(OrderKeyError, match=error):
         open_trusted_keys(OrderSettings(trusted_keys_file=file))
 
 
@@ -101,21 +101,21 @@ def test_trusted_keys_are_read_again_when_the_file_changes(tmp_path: Path, monke
     revoked = signers["ana"].trusted_line(TRUSTED_UNTIL).replace(" }", ", revoked = true }")
     file.write_text(revoked)
     keys.refresh()
-    assert (keys.by_name["ana"].is_revoked, keys.version, keys.fault) == (True, 2, "")
+    assert (keys.by_name["ana"].is_revoked, keys.version, keys.error) == (True, 2, "")
     file.unlink()
     keys.refresh()
     assert (set(keys.by_name), keys.version) == ({"ana"}, 2)
-    assert "cannot be read" in keys.fault
+    assert "cannot be read" in keys.error
     file.write_text(revoked)
     keys.refresh()
-    assert (keys.version, keys.fault) == (3, "")
+    assert (keys.version, keys.error) == (3, "")
 
 
 def test_a_run_without_keys_starts_and_a_named_file_must_be_there(tmp_path: Path) -> None:
     """Without a named file nobody is trusted; a named file must exist."""
     keys = open_trusted_keys(OrderSettings(directory=tmp_path))
     assert (keys.by_name, keys.version) == ({}, 0)
-    assert "cannot be read" in keys.fault
+    assert "cannot be read" in keys.error
     with pytest.raises(OrderKeyError, match="cannot be read"):
         open_trusted_keys(OrderSettings(trusted_keys_file=tmp_path / "away.toml"))
 
@@ -139,7 +139,7 @@ def test_a_run_has_its_own_keys(tmp_path: Path) -> None:
     assert found["ana"].state(int(datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000)) == "ended"
 
 
-def test_a_named_key_that_is_missing_is_a_fault(tmp_path: Path) -> None:
+def test_a_named_key_that_is_missing_is_a_error(tmp_path: Path) -> None:
     """Only the default key may be missing."""
     with pytest.raises(OrderKeyError, match="cannot be read"):
         OrderSettings(key_file=tmp_path / "away.key", directory=tmp_path).operator_key()

@@ -19,7 +19,7 @@ from tests.wait_until import wait_until
 def test_a_plain_url_needs_nothing_more() -> None:
     """The URL may contain credentials, as before; a representation hides them."""
     access = RedisAccess("redis://:hunter2@valkey:6379/0")
-    assert access.faults() == []
+    assert access.errors() == []
     assert access.client_options() == {}
     assert "hunter2" not in repr(access)
 
@@ -30,7 +30,7 @@ def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
     ca_file = LocalAuthority(tmp_path).ca_file
     security = RedisSecurity(ca_file=ca_file, username="regraft", password_file=tmp_path / "password")
     access = RedisAccess("rediss://valkey:6380/0", security)
-    assert access.faults() == []
+    assert access.errors() == []
     assert access.client_options() == {
         "username": "regraft",
         "password": "hunter2",
@@ -50,9 +50,9 @@ def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
 def test_contradictory_settings_are_refused(tmp_path: Path, url: str, given: dict[str, object], reason: str) -> None:
     """Each is one sentence without the URL."""
     given = {name: LocalAuthority(tmp_path).ca_file if value is True else value for name, value in given.items()}
-    (fault,) = RedisAccess(url, RedisSecurity(**given)).faults()  # type: ignore[arg-type]
-    assert reason in fault
-    assert "hunter2" not in fault
+    (error,) = RedisAccess(url, RedisSecurity(**given)).errors()  # type: ignore[arg-type]
+    assert reason in error
+    assert "hunter2" not in error
 
 
 @pytest.mark.stack
@@ -60,7 +60,7 @@ def test_the_secured_valkey_requires_tls_and_a_password(tmp_path: Path) -> None:
     """Its user may read and write but not administer; a killed server returns at its address, empty."""
     with Supervisor() as supervisor:
         access = start_secured_valkey(supervisor, tmp_path, secure_kafka(tmp_path / "security"))
-        assert access.faults() == []
+        assert access.errors() == []
         client = redis.Redis.from_url(access.url, **access.client_options())
         assert client.set("regraft:live:trial", "shown")
         with pytest.raises(redis.exceptions.NoPermissionError):

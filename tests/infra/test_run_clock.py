@@ -30,8 +30,8 @@ def test_processes_with_the_same_origin_agree() -> None:
 
 def test_a_fast_clock_needs_an_origin_and_a_sensible_speed() -> None:
     """Otherwise each process would start at another time."""
-    assert RunClock().faults() == RunClock(1_000, 20.0).faults() == []
-    (fault,) = RunClock(0, 20.0).faults()
-    assert fault.startswith("clock_speed is 20 without clock_origin_ms: ")
-    assert RunClock(1, 0.0).faults() == ["clock_speed is 0: above 0 and at most 1000; 1 is the wall clock"]
-    assert RunClock(-1, 1.0).faults() == ["clock_origin_ms is -1: ms since 1970, or 0 for none"]
+    assert RunClock().errors() == RunClock(1_000, 20.0).errors() == []
+    (error,) = RunClock(0, 20.0).errors()
+    assert error.startswith("clock_speed is 20 without clock_origin_ms: ")
+    assert RunClock(1, 0.0).errors() == ["clock_speed is 0: above 0 and at most 1000; 1 is the wall clock"]
+    assert RunClock(-1, 1.0).errors() == ["clock_origin_ms is -1: ms since 1970, or 0 for none"]

@@ -47,7 +47,7 @@ def test_a_second_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
         run_tasks(TASKS, run_task, TaskResult, tmp_path)
 
 
-def test_a_fault_in_a_task_ends_the_run() -> None:
+def test_a_error_in_a_task_ends_the_run() -> None:
     """A task that cannot run ends the run with its own message."""
     with pytest.raises(ValueError, match="--data"):
         run_tasks([changed(network="zoo")], run_task, TaskResult, None)

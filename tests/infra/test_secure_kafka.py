@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it re-exports it without saying so
 
-from regraft.infra.kafka.check_kafka import KafkaFault, check_kafka
+from regraft.infra.kafka.check_kafka import Diagnosis, check_kafka
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import (
     close_producer,
@@ -48,7 +48,7 @@ def write_one(access: KafkaAccess, topic: str, value: str) -> None:
 def test_each_kind_of_client_logs_in(server: SecuredServer, how: str) -> None:
     """A producer, a consumer and an admin client, by each mechanism and by mutual TLS."""
     access, topic = server.access(how), f"clients.{how}"
-    assert access.security.faults() == []
+    assert access.security.errors() == []
     assert is_kafka_ready(access, PATIENCE_S)
     write_one(access, topic, how)
     consumer = open_consumer(access, on_error=leave_to_caller)
@@ -60,13 +60,13 @@ def test_each_kind_of_client_logs_in(server: SecuredServer, how: str) -> None:
 
 
 def found_for(access: KafkaAccess, *topics: str) -> str:
-    """Return what is reported about a server in one sentence, with what to do about a fault."""
+    """Return what is reported about a server in one sentence, with what to do about an error."""
     found = check_kafka(access, topics)
-    return f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else f"well: {found}"
+    return f"{found.found}. {found.to_do}" if isinstance(found, Diagnosis) else f"well: {found}"
 
 
 def test_what_is_wrong_with_a_server_is_reported_in_one_sentence(server: SecuredServer, tmp_path: Path) -> None:
-    """Name, port, TLS, certificate, login: each fault has its own sentence without secrets."""
+    """Name, port, TLS, certificate, login: each error has its own sentence without secrets."""
     scram, wrong = server.access("SCRAM-SHA-512"), tmp_path / "password"
     wrong.write_text("guessed")
     foreign = LocalAuthority(tmp_path / "foreign").ca_file
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_server_is_reported_in_one_sentence(server: Secured
 
 
 def test_missing_rights_are_named(server: SecuredServer) -> None:
-    """A login without rights to the topics is reported; topics that do not exist yet are not a fault."""
+    """A login without rights to the topics is reported; topics that do not exist yet are not an error."""
     scram = server.access("SCRAM-SHA-512")
     write_one(scram, "rights.topic", "x")
     assert "1 of 2 topics are missing" in found_for(scram, "rights.topic", "rights.none")

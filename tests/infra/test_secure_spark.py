@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from regraft.infra.kafka.kafka_access import KafkaSecurity
-from regraft.infra.local.secure_spark import SETTINGS, SparkSecretError, create_secret, rpc_fault, write_properties
+from regraft.infra.local.secure_spark import SETTINGS, SparkSecretError, create_secret, rpc_error, write_properties
 
 LOGIN = KafkaSecurity(tls=True, mechanism="PLAIN", username="streaming")
 MUTUAL_TLS = KafkaSecurity(tls=True, certificate_file=Path("own.pem"), key_file=Path("own.key"))
 CLUSTER = "spark://far:7077"
 
 
-def fault(master: str, kafka: KafkaSecurity, **given: str) -> str:
+def error(master: str, kafka: KafkaSecurity, **given: str) -> str:
     settings = {name.replace("_", "."): value for name, value in given.items()}
-    return rpc_fault(master, lambda name, default: settings.get(name, default), kafka)
+    return rpc_error(master, lambda name, default: settings.get(name, default), kafka)
 
 
 @pytest.mark.parametrize("kafka", [LOGIN, MUTUAL_TLS], ids=["password", "private key"])
@@ -26,12 +26,12 @@ def test_a_cluster_without_a_secret_is_refused_where_kafka_has_secrets(kafka: Ka
         ({"spark_authenticate": "true"}, "spark.network.crypto.enabled"),
         ({"spark_network_crypto_enabled": "true"}, "spark.authenticate"),
     ):
-        found = fault(CLUSTER, kafka, **given)
+        found = error(CLUSTER, kafka, **given)
         assert f"({missing} is false)" in found
         assert "spark.secret_file" in found
-    assert not fault("local[2]", kafka)
-    assert not fault(CLUSTER, KafkaSecurity(tls=True))
-    assert not fault(CLUSTER, kafka, spark_authenticate="true", spark_ssl_rpc_enabled="true")
+    assert not error("local[2]", kafka)
+    assert not error(CLUSTER, KafkaSecurity(tls=True))
+    assert not error(CLUSTER, kafka, spark_authenticate="true", spark_ssl_rpc_enabled="true")
 
 
 def test_the_secret_of_a_cluster_is_in_files_of_this_user_only(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_the_secret_of_a_cluster_is_in_files_of_this_user_only(tmp_path: Path) -
     write_properties(secret, properties)
     lines = dict(line.split(" ", 1) for line in properties.read_text().splitlines())
     assert lines == {**SETTINGS, "spark.authenticate.secret": secret.read_text().strip()}
-    assert not fault(CLUSTER, LOGIN, **{name.replace(".", "_"): value for name, value in lines.items()})
+    assert not error(CLUSTER, LOGIN, **{name.replace(".", "_"): value for name, value in lines.items()})
     for file in (secret, properties):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 

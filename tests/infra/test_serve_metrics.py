@@ -17,7 +17,7 @@ from regraft.infra.process.serve_metrics import (
     MetricsPortError,
     MetricsServer,
     Pulse,
-    port_faults,
+    port_errors,
     serve_metrics,
 )
 
@@ -76,7 +76,7 @@ def test_a_healthy_stage_is_alive_and_ready(server: MetricsServer) -> None:
     """Both answers are 200 and say so."""
     for path in ("/health", "/ready"):
         status, _, text = ask(server, path)
-        assert (status, json.loads(text)) == (200, {"is_ready": True, "faults": []})
+        assert (status, json.loads(text)) == (200, {"is_ready": True, "errors": []})
 
 
 def test_a_stage_that_starts_is_alive_but_not_ready(server: MetricsServer, stage: Stage) -> None:
@@ -97,21 +97,21 @@ def test_a_stage_that_has_not_seen_its_part_work_is_alive_but_not_ready(server: 
     assert (status, json.loads(text)["proved"]) == (200, ["windows were read 2 s ago"])
 
 
-def test_a_fault_makes_a_stage_neither_alive_nor_ready(server: MetricsServer, stage: Stage) -> None:
-    """The answer names the fault, and metrics are still served."""
-    stage.health = Health(is_ready=True, faults=("the loop stands",))
+def test_a_error_makes_a_stage_neither_alive_nor_ready(server: MetricsServer, stage: Stage) -> None:
+    """The answer names the error, and metrics are still served."""
+    stage.health = Health(is_ready=True, errors=("the loop stands",))
     for path in ("/health", "/ready"):
         status, _, text = ask(server, path)
-        assert (status, json.loads(text)["faults"]) == (503, ["the loop stands"])
+        assert (status, json.loads(text)["errors"]) == (503, ["the loop stands"])
     assert ask(server, "/metrics")[0] == 200
 
 
 def test_a_stage_whose_health_check_fails_is_unhealthy(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception while the stage determines its health is a fault, not a broken connection."""
+    """An exception while the stage determines its health is an error, not a broken connection."""
     monkeypatch.setattr(Stage, "__call__", lambda _self: 1 / 0)
     status, _, text = ask(server, "/health")
     assert status == 503
-    assert "ZeroDivisionError" in json.loads(text)["faults"][0]
+    assert "ZeroDivisionError" in json.loads(text)["errors"][0]
 
 
 def test_other_paths_and_methods_are_answered_with_what_exists(server: MetricsServer) -> None:
@@ -168,20 +168,20 @@ def _closed_unanswered(connection: socket.socket) -> bool:
         return True
 
 
-def test_a_hanging_loop_is_a_fault_until_it_continues() -> None:
+def test_a_hanging_loop_is_a_error_until_it_continues() -> None:
     """The sentence says what has been silent for how long, and the usual interval."""
     now_s = [0.0]
     pulse = Pulse("the control loop", 30.0, lambda: now_s[0])
     now_s[0] = 30.0
-    assert pulse.fault() is None
+    assert pulse.error() is None
     now_s[0] = 31.5
-    assert pulse.fault() == "the control loop has not run for 31.5 s; at most 30 s are normal"
+    assert pulse.error() == "the control loop has not run for 31.5 s; at most 30 s are normal"
     pulse.beat()
-    assert pulse.fault() is None
+    assert pulse.error() is None
 
 
 def test_impossible_ports_are_wrong_settings() -> None:
     """With None no port is opened; 0 would be a different port at each start, which nothing could scrape."""
-    assert port_faults(None) == port_faults(9_101) == []
+    assert port_errors(None) == port_errors(9_101) == []
     for port in (0, -1, 65_536):
-        assert port_faults(port) == [f"metrics_port is {port}: from 1 to 65535, or none to open no port"]
+        assert port_errors(port) == [f"metrics_port is {port}: from 1 to 65535, or none to open no port"]

@@ -24,7 +24,7 @@ COPIED = ("regraft", "producers", "controller", "schemas", "streaming", "infra",
 STAGE_SECONDS_MAX = {"start": 60.0, "tests": 120.0, "model": 180.0, "deaths": 120.0, "slow model": 600.0}
 SEARCH_SLACK_S = 60.0  # A run takes a fraction of a second; one that takes this long hangs.
 KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"
-_NAME_FAULTS = re.compile(r"\b(NameError|UnboundLocalError)\b")
+_NAME_ERRORS = re.compile(r"\b(NameError|UnboundLocalError)\b")
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class MutatedCopy:
     def judge(self, mutation: Mutation, options: Options) -> Verdict:
         """Apply a mutation, run the checks that should notice it, and revert it."""
         began_s = time.monotonic()
-        if fault := mutation.fault(self.root):
-            return Verdict(mutation.name, INVALID, "", 0.0, fault)
+        if error := mutation.error(self.root):
+            return Verdict(mutation.name, INVALID, "", 0.0, error)
         original = (self.root / mutation.file).read_text()
         self._put(mutation.file, mutation.applied(original))
         try:
@@ -113,7 +113,7 @@ class MutatedCopy:
                 stage = record["stage"]
                 continue
             text = record.get("text", "")
-            is_invalid = record.get("is_import") or _NAME_FAULTS.search(text)
+            is_invalid = record.get("is_import") or _NAME_ERRORS.search(text)
             outcome = INVALID if is_invalid else KILLED if record["killer"] else SURVIVED
             return outcome, record["killer"], text
 

@@ -1,6 +1,6 @@
 """The list of mutations: each removes one safeguard of the protocol by replacing one text in one file.
 
-In: the TOML files of this folder. Out: mutations, and the fault of one. The old text must occur exactly once in its
+In: the TOML files of this folder. Out: mutations, and the error of one. The old text must occur exactly once in its
 file, or the list would silently go stale as the code changes. ``equivalent`` says why no run can distinguish the
 mutation from the code.
 """
@@ -27,7 +27,7 @@ class Mutation:
     new: str
     equivalent: str = ""
 
-    def fault(self, root: Path) -> str:
+    def error(self, root: Path) -> str:
         """Return why it cannot be applied to a copy of the code, or an empty string if it can."""
         path = root / self.file
         text = path.read_text() if path.exists() else ""

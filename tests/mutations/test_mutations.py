@@ -27,8 +27,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> MutatedCopy:
 
 def test_every_mutation_fits_the_code_as_it_is() -> None:
     """Its old text occurs exactly once, and the new one compiles."""
-    faults = [fault for mutation in KNOWN.values() if (fault := mutation.fault(ROOT))]
-    assert not faults, "\n".join(faults)
+    errors = [error for mutation in KNOWN.values() if (error := mutation.error(ROOT))]
+    assert not errors, "\n".join(errors)
 
 
 def test_mutations_have_unique_names_and_say_what_they_remove() -> None:

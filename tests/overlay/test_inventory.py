@@ -72,7 +72,7 @@ def test_unusable_inventory_is_refused(tmp_path: Path, change: dict[str, object]
         load_inventory(path)
 
 
-def test_all_faults_are_listed_at_once() -> None:
+def test_all_errors_are_listed_at_once() -> None:
     """One reading shows everything that is wrong: fields, numbers, pairs, the overlay and agents."""
     document = {
         "brokers": ["b01", "b02", "b03"],
@@ -92,9 +92,9 @@ def test_all_faults_are_listed_at_once() -> None:
         "link_cost of b01 and b03 is missing: give what a notification costs on that link",
         "agents names 'b04'",
     ]
-    assert len(raised.value.faults) == len(starts)
-    for fault, start in zip(raised.value.faults, starts, strict=True):
-        assert fault.startswith(start)
+    assert len(raised.value.errors) == len(starts)
+    for error, start in zip(raised.value.errors, starts, strict=True):
+        assert error.startswith(start)
     assert str(raised.value).endswith("; and 1 more")
 
 

@@ -65,16 +65,16 @@ def spoiled(draw: st.DrawFn) -> Any:
 def test_any_json_is_an_inventory_by_the_schema_or_a_list_of_sentences(document: Any) -> None:
     """The reader never fails otherwise, and takes nothing that the schema refuses."""
     text = json.dumps(document)
-    faults = _faults(text)
-    assert all(faults)
-    assert faults or SCHEMA.is_valid(json.loads(text))
+    errors = _errors(text)
+    assert all(errors)
+    assert errors or SCHEMA.is_valid(json.loads(text))
 
 
-def _faults(text: str) -> tuple[str, ...]:
+def _errors(text: str) -> tuple[str, ...]:
     try:
         parse_inventory(text, "any.json")
     except InventoryError as error:
-        return (str(error).removeprefix("any.json is not an inventory: "), *error.faults)
+        return (str(error).removeprefix("any.json is not an inventory: "), *error.errors)
     return ()
 
 

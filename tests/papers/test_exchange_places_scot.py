@@ -28,7 +28,7 @@ def state_of(inventory: Inventory, sets: DeliverySets, homes: dict[str, str]) ->
 
 def planned(state: ScotState, **changed: float) -> list[Proposal]:
     settings = SlotSettings(**changed)  # type: ignore[arg-type]
-    assert settings.faults() == []
+    assert settings.errors() == []
     return exchange_places_scot(state, settings, PlannerContext(), random.Random(1))
 
 

@@ -20,7 +20,7 @@ LINE = ScotConfiguration(0, (NAMES[0:2], NAMES[2:4], NAMES[4:6], NAMES[6:8]), ((
 
 def planned(state: ScotState, **changed: float) -> list[Proposal]:
     settings = RegionLinkSettings(**changed)  # type: ignore[arg-type]
-    assert settings.faults() == []
+    assert settings.errors() == []
     return link_regions_scot(state, settings, PlannerContext(), random.Random(1))
 
 

@@ -13,11 +13,11 @@ GOOD = EmulatorSettings("127.0.0.1:9092", Path("inventory.json"))
 
 def test_defaults_are_faultless() -> None:
     """The emulator starts with its defaults."""
-    assert GOOD.faults() == []
+    assert GOOD.errors() == []
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("change", "error"),
     [
         ({"bootstrap": " "}, "bootstrap is empty"),
         ({"namespace": ""}, "namespace is empty"),
@@ -40,14 +40,14 @@ def test_defaults_are_faultless() -> None:
         ({"brokers": "nats", "newcomers": ("x01 at 60 by b03=2.5",)}, "newcomers cannot join brokers = nats"),
     ],
 )
-def test_each_fault_names_value_and_limit(change: dict[str, object], fault: str) -> None:
+def test_each_error_names_value_and_limit(change: dict[str, object], error: str) -> None:
     """Each wrong setting gives one sentence."""
-    faults = replace(GOOD, **change).faults()  # type: ignore[arg-type]
-    assert len(faults) == 1
-    assert faults[0].startswith(fault)
+    errors = replace(GOOD, **change).errors()  # type: ignore[arg-type]
+    assert len(errors) == 1
+    assert errors[0].startswith(error)
 
 
-def test_all_faults_are_listed_at_once() -> None:
+def test_all_errors_are_listed_at_once() -> None:
     """One failed start reveals all mistakes."""
     wrong = replace(GOOD, queue_length_max=0, drain_s_max=0.0, workload=WorkloadSettings(interested_broker_count=0))
-    assert len(wrong.faults()) == 3
+    assert len(wrong.errors()) == 3

@@ -104,7 +104,7 @@ def test_the_status_is_written_atomically(tmp_path: Path) -> None:
 
 
 def test_wrong_settings_stop_the_start(tmp_path: Path) -> None:
-    """All faults are reported before anything is opened."""
+    """All errors are reported before anything is opened."""
     wrong = EmulatorSettings("", tmp_path / "inventory.json", queue_length_max=0)
     with pytest.raises(ValueError, match=r"queue_length_max is 0.*bootstrap is empty"):
         run_emulator(wrong, threading.Event())

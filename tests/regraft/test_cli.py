@@ -72,7 +72,7 @@ def test_wrong_settings_raise_before_anything_is_started(tmp_path: Path) -> None
     out = tmp_path / "out"
     answer = RUNNER.invoke(app, ["demo", "--out", str(out), "--duration", "1", "--set", "demo.degree_max=1"])
     assert isinstance(answer.exception, SettingsError)
-    assert len(answer.exception.faults) == 2
+    assert len(answer.exception.errors) == 2
     assert not out.exists()
 
 
@@ -81,11 +81,11 @@ def test_a_shift_of_interests_after_the_end_is_refused(tmp_path: Path) -> None:
     arguments = ["demo", "--out", str(tmp_path), "--quick", "--set", "emulator.workload.regime_change=interests at 100"]
     answer = RUNNER.invoke(app, arguments)
     assert isinstance(answer.exception, SettingsError)
-    assert "the demo runs 75 s" in answer.exception.faults[0]
+    assert "the demo runs 75 s" in answer.exception.errors[0]
 
 
-def test_program_lists_all_faults_and_ends_with_2() -> None:
-    """From a shell, each fault is one line on standard error, without a traceback."""
+def test_program_lists_all_errors_and_ends_with_2() -> None:
+    """From a shell, each error is one line on standard error, without a traceback."""
     wrong = ["--set", "run.seed=x", "--set", "controller.planner=best"]
     command = [sys.executable, "-m", "regraft", "stage", "control", *wrong]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -117,7 +117,7 @@ def test_an_unsuccessful_demo_ends_with_1_and_the_reasons(monkeypatch: pytest.Mo
     monkeypatch.setattr(regraft.demo.run_demo, "run_demo", lambda *_: summarise(empty_run()))
     answer = RUNNER.invoke(app, ["demo"])
     assert answer.exit_code == 1
-    assert answer.stderr.count("Not a success") == 6
+    assert answer.stderr.count("Failed") == 6
 
 
 def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,10 +146,10 @@ def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_pa
     where = ["--out", str(tmp_path / "out")] if command == "demo" else []
     answer = RUNNER.invoke(app, [*command.split(), "--planner", "best", "--shadow", "worst", *where])
     assert isinstance(answer.exception, SettingsError)
-    faults = "\n".join(answer.exception.faults)
-    assert "planner 'best' is unknown: use one of" in faults
-    assert "shadow planner 'worst' is unknown: use one of" in faults
-    assert faults.count("swap_links_lmst") == 2
+    errors = "\n".join(answer.exception.errors)
+    assert "planner 'best' is unknown: use one of" in errors
+    assert "shadow planner 'worst' is unknown: use one of" in errors
+    assert errors.count("swap_links_lmst") == 2
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ def test_an_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> 
     """This is before anything is started."""
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)
-    faults = "\n".join(answer.exception.faults)
-    assert "scenario is 'tapestry': one of stocks, outage, nats, mqtt, amqp, chord" in faults
+    errors = "\n".join(answer.exception.errors)
+    assert "scenario is 'tapestry': one of stocks, outage, nats, mqtt, amqp, chord" in errors
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:

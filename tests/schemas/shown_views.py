@@ -56,7 +56,7 @@ def view_of(**changes: Any) -> LiveView:
         refusals={},
         events=(),
         last_decision=None,
-        faults={},
+        errors={},
         shadows={},
     )
     return replace(view, **changes)
@@ -71,7 +71,7 @@ def shown_window(end_ms: int, **changes: Any) -> ShownWindow:
         epoch_min=0,
         epoch_max=0,
         is_complete=True,
-        fault="",
+        error="",
         short_brokers=(),
         client_changes=0,
         late_rows=0,
@@ -146,8 +146,8 @@ def shown_shadow(**changes: Any) -> ShownShadow:
         links=(),
         ring=(),
         refusals={},
-        faults=0,
-        fault_text="",
+        errors=0,
+        error_text="",
         last_plans=(),
     )
     return replace(shadow, **changes)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.schemas.announcement import LINKS_MAX, Announcement, announcement_fault, why_not_admitted
+from regraft.schemas.announcement import LINKS_MAX, Announcement, announcement_error, why_not_admitted
 from regraft.schemas.member import BrokerFacts, PeerCost, Position
 
 OWN, SHARED = "live.announcements.west", "live.announcements"
@@ -34,7 +34,7 @@ def test_an_agent_announces_only_its_own_brokers(
     name: str, facts: BrokerFacts, known_agent: str | None, why: str
 ) -> None:
     """A writer to an agent's topic announces brokers of that agent only, and no more facts than are kept."""
-    found = announcement_fault("live", name, Announcement("x1", facts, 0), known_agent)
+    found = announcement_error("live", name, Announcement("x1", facts, 0), known_agent)
     assert why in found
     assert bool(found) is bool(why)
 

@@ -15,7 +15,7 @@ def test_without_agents_all_brokers_share_the_topics() -> None:
     plain = BrokerTopics("live")
     assert plain.names(RESULTS) == ("live.results",)
     assert plain.name(COMMANDS, "b1") == "live.commands"
-    assert plain.fault("live.results", "anybody") == ""
+    assert plain.error("live.results", "anybody") == ""
 
 
 def test_each_agent_has_its_own_topics() -> None:
@@ -48,9 +48,9 @@ def test_an_agent_cannot_speak_for_a_broker_of_another_agent(
     topics: BrokerTopics, name: str, broker: str, is_taken: bool
 ) -> None:
     """The reason names the broker."""
-    fault = topics.fault(name, broker)
-    assert (not fault) == is_taken
-    assert is_taken or (broker in fault and "a broker of another agent" in fault)
+    error = topics.error(name, broker)
+    assert (not error) == is_taken
+    assert is_taken or (broker in error and "a broker of another agent" in error)
 
 
 def test_members_determine_their_agents() -> None:

@@ -55,7 +55,7 @@ def full_view() -> LiveView:
         last_decision=ShownDecision(
             window_end_ms=10_000, plan=None, state_verdict=Verdict.PLAN_RUNNING, state_reason="one", refused=(proposal,)
         ),
-        faults={"not sent: regraft.events": 2},
+        errors={"not sent: regraft.events": 2},
         shadows={"other": shown_shadow(plans=1)},
     )
 

@@ -8,11 +8,11 @@ from regraft.schemas.wire_grammar import (
     HEADERS_BYTES_MAX,
     SUBJECT_BYTES_MAX,
     TOKENS_MAX,
-    block_fault,
-    filter_fault,
+    block_error,
+    filter_error,
     is_clean,
     is_header_name,
-    subject_fault,
+    subject_error,
 )
 
 TEXTS = st.text(st.sampled_from("ab.*>$\r\n\t \x00\x7f\x85\xa0\u2028\u202e\ufdd0\uffff\U0001ffffé\U0001f980_REGRAFT"))
@@ -21,19 +21,19 @@ TEXTS = st.text(st.sampled_from("ab.*>$\r\n\t \x00\x7f\x85\xa0\u2028\u202e\ufdd0
 @given(TEXTS)
 def test_an_accepted_subject_is_one_word_of_one_line(subject: str) -> None:
     """No space splits it, no character ends the line, and it encodes; so a message is never two."""
-    if not subject_fault(subject):
+    if not subject_error(subject):
         assert subject.encode().split() == [subject.encode()]
         assert len(subject.encode().splitlines()) == len(subject.splitlines()) == 1
         assert not subject.startswith("$")
         assert all(token not in ("", "*", ">") for token in subject.split("."))
-        assert not filter_fault(subject)
+        assert not filter_error(subject)
 
 
 @given(TEXTS)
 def test_what_is_refused_names_its_reason_in_clean_text(subject: str) -> None:
     """A reason goes into logs: it quotes the value, escaped."""
-    for fault in (subject_fault(subject), filter_fault(subject)):
-        assert fault.encode().decode().isprintable()
+    for error in (subject_error(subject), filter_error(subject)):
+        assert error.encode().decode().isprintable()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_refused_names_its_reason_in_clean_text(subject: str) -> None:
 )  # fmt: skip
 def test_subjects_that_never_cross(subject: str) -> None:
     """Line ends, spaces, wildcards, names of servers and nodes, no UTF-8, too long."""
-    assert subject_fault(subject)
+    assert subject_error(subject)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_subjects_that_never_cross(subject: str) -> None:
 )
 def test_subjects_that_cross(subject: str) -> None:
     """Any token of characters but wildcards alone; a request's inbox crosses."""
-    assert not subject_fault(subject)
+    assert not subject_error(subject)
 
 
 def test_wildcards_are_wanted_but_not_published() -> None:
     """A filter may end in >, and have * anywhere."""
-    assert not any(map(filter_fault, (">", "a.>", "*.b", "a.*.>")))
-    assert all(map(filter_fault, ("a.>.b", "$SYS.>", "a..>", "a \n.>")))
+    assert not any(map(filter_error, (">", "a.>", "*.b", "a.*.>")))
+    assert all(map(filter_error, ("a.>.b", "$SYS.>", "a..>", "a \n.>")))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_wildcards_are_wanted_but_not_published() -> None:
 )
 def test_a_header_block_is_lines_of_name_and_value(block: bytes, is_right: bool) -> None:
     """A bare line end would add a header for clients that split lines there."""
-    assert (block_fault(block) == "") == is_right
+    assert (block_error(block) == "") == is_right
 
 
 def test_texts_and_header_names_that_every_client_can_read() -> None:

@@ -28,7 +28,7 @@ IN_FLIGHT_S = 0.2  # A Kafka suspended for this long holds requests that it has 
 
 @dataclass(frozen=True)
 class Armed:
-    """The armed faults; ``directory`` has a file for each, with Kafka's process id."""
+    """The armed errors; ``directory`` has a file for each, with Kafka's process id."""
 
     directory: Path
 
@@ -41,7 +41,7 @@ class Armed:
         return bool(point) and (self.directory / point).exists()
 
     def claim(self, point: str) -> str:
-        """Return what the fault was armed with to one caller per arming, and "" to all others."""
+        """Return what the error was armed with to one caller per arming, and "" to all others."""
         claimed = self.directory / f".{os.getpid()}"
         try:
             (self.directory / point).rename(claimed)

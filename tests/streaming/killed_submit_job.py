@@ -1,6 +1,6 @@
 """The program that an operator gives to ``spark-submit``, but killed at armed points (``kill_parts``).
 
-The variable ARMED names the directory in which faults are armed.
+The variable ARMED names the directory in which errors are armed.
 """
 
 import os

@@ -31,8 +31,8 @@ def test_only_a_disk_gets_the_checkpoint_manager_made_for_disks(tmp_path: Path) 
 @pytest.mark.parametrize("uri", ["checkpoint", "/data/checkpoint", "hdfs://", "s3a:bucket"])
 def test_an_invalid_uri_is_refused(tmp_path: Path, uri: str) -> None:
     """Neither a plain directory nor a scheme alone is a URI."""
-    [fault] = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri).faults()
-    assert fault.startswith(f"checkpoint_uri is {uri!r}: it must be a scheme and an absolute path")
+    [error] = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri).errors()
+    assert error.startswith(f"checkpoint_uri is {uri!r}: it must be a scheme and an absolute path")
 
 
 def test_spark_submit_accepts_directories_and_uris(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_another_machine_knows_the_added_brokers(job: StreamingSettings, tmp_pat
 @pytest.mark.spark
 @pytest.mark.parametrize("uri", ["s3a://bucket/checkpoint", "nowhere://host/checkpoint"])
 def test_a_store_unknown_to_sparks_java_is_reported(spark: SparkSession, tmp_path: Path, uri: str) -> None:
-    """One sentence has the URI, Java's reason and what to do; other faults of a store are reported separately."""
+    """One sentence has the URI, Java's reason and what to do; other errors of a store are reported separately."""
     job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
     with pytest.raises(NoFileSystemError):
         HadoopPath(uri).exists()

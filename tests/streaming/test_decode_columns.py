@@ -121,7 +121,7 @@ def test_a_damaged_body_is_left_out_without_affecting_others(seed: int) -> None:
 
 
 def test_no_body_gives_columns_without_rows() -> None:
-    """A missing body is not a fault."""
+    """A missing body is not an error."""
     assert decoded([]).rows.to_pylist() == []
 
 

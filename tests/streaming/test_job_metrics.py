@@ -44,7 +44,7 @@ def test_the_floor_is_the_shortest_of_the_recent_micro_batches() -> None:
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf")])
-def test_a_first_micro_batch_without_a_rate_is_no_fault(rate: float) -> None:
+def test_a_first_micro_batch_without_a_rate_is_no_error(rate: float) -> None:
     """Spark reports NaN or infinity for the rate of its first batch."""
     metrics = JobMetrics()
     metrics.show_progress(progress(inputRowsPerSecond=rate, durationMs={}), 0)
@@ -54,12 +54,12 @@ def test_a_first_micro_batch_without_a_rate_is_no_fault(rate: float) -> None:
 def test_the_job_is_ready_after_its_first_micro_batch() -> None:
     """Before it, it is unknown whether the job reads at all."""
     health = JobHealth(180.0)
-    assert (health().is_ready, health().faults) == (False, ())
+    assert (health().is_ready, health().errors) == (False, ())
     health.has_batch = True
     assert health().is_ready
 
 
 def test_a_hung_job_and_a_hung_query_are_distinguished() -> None:
     """The thread of the job and Spark's query may each hang alone."""
-    assert [fault.split(" has ")[0] for fault in JobHealth(60.0, -1.0)().faults] == ["the streaming job"]
-    assert [fault.split(" has ")[0] for fault in JobHealth(-1.0, 60.0)().faults] == ["the streaming query"]
+    assert [error.split(" has ")[0] for error in JobHealth(60.0, -1.0)().errors] == ["the streaming job"]
+    assert [error.split(" has ")[0] for error in JobHealth(-1.0, 60.0)().errors] == ["the streaming query"]

@@ -378,10 +378,10 @@ def test_an_agent_cannot_speak_for_a_broker_of_another(tmp_path: Path) -> None:
     rng.shuffle(sent)
     records = batch_of([encode(batch) for _, batch in sent], topics=[name for name, _ in sent])
     reasons = {letter.offset: letter.reason for letter in letters(records, job)}
-    faults = ((offset, topics.fault(name, batch.broker)) for offset, (name, batch) in enumerate(sent))
+    errors = ((offset, topics.error(name, batch.broker)) for offset, (name, batch) in enumerate(sent))
     own = {topics.name(TELEMETRY, broker) for broker in inventory.brokers}
     assert {offset: why for offset, why in reasons.items() if sent[offset][0] in own} == {
-        offset: why for offset, why in faults if why
+        offset: why for offset, why in errors if why
     }
     assert len(reasons) == len(sent) - len(good)
     assert content(windows_of(records, job)) == content(reference_of(good, job.bounds).finish())

@@ -18,18 +18,18 @@ def good(tmp_path: Path) -> StreamingSettings:
 
 
 def test_the_defaults_are_sound(tmp_path: Path) -> None:
-    """The default settings have no fault."""
-    assert good(tmp_path).faults() == []
+    """The default settings have no error."""
+    assert good(tmp_path).errors() == []
 
 
-def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     """Each wrong value gives one sentence with the value and what to do."""
     wrong = dataclasses.replace(
         good(tmp_path), bootstrap=" ", window_ms=2_500, grace_ms=-1, records_per_trigger_max=1, past_ms_max=10
     )
-    faults = wrong.faults()
-    assert len(faults) == 5
-    assert any("window_ms is 2500" in fault and "multiple of 1000" in fault for fault in faults)
+    errors = wrong.errors()
+    assert len(errors) == 5
+    assert any("window_ms is 2500" in error and "multiple of 1000" in error for error in errors)
 
 
 def test_no_clock_may_be_ahead_by_as_much_as_the_grace(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
     assert not health().is_ready
     assert health().notes == ("records of lab.members do not arrive, although Kafka has them",)
     assert health().proved == ()
-    wait_until(lambda: watcher.poll() or not watcher.fault)
+    wait_until(lambda: watcher.poll() or not watcher.error)
     assert watcher.agent_of == {"x01": "", "x02": ""}
     assert health().is_ready
 

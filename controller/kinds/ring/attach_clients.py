@@ -50,19 +50,19 @@ def with_clients(
     traffic: TopicTraffic,
     rings: Sequence[RingConfiguration],
     unknown_share_max: float,
-    fault: str = "",
+    error: str = "",
 ) -> ClosedWindow:
     """Return the window with interests and rates.
 
     ``rings`` are the rings of the window's first and last epoch, with the homes that plans have set; in between a user
     may still be where the first one has it. The window is incomplete, and so not decided on, without interests
-    (``fault`` says why), or if more than ``unknown_share_max`` of its notifications are of publishers without a topic.
+    (``error`` says why), or if more than ``unknown_share_max`` of its notifications are of publishers without a topic.
     """
-    faults = [window.fault]
+    errors = [window.error]
     if interests is None:
-        faults.append(f"the users' subscriptions are unknown: {fault or 'no register of clients'}")
+        errors.append(f"the users' subscriptions are unknown: {error or 'no register of clients'}")
     if traffic.unknown_share > unknown_share_max:
-        faults.append(
+        errors.append(
             f"{traffic.unknown_share:.0%} of the notifications come from publishers without a topic "
             f"({name_some(list(traffic.unknown_publishers), NAMED_MAX)}), the limit is {unknown_share_max:.0%}: "
             "check that the register of clients names their topics"
@@ -72,7 +72,7 @@ def with_clients(
         interests=interests,
         topic_rates_per_s=traffic.rates_per_s,
         strayed=_strayed(interests, rings),
-        fault="; ".join(one for one in faults if one),
+        error="; ".join(one for one in errors if one),
     )
 
 

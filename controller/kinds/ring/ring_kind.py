@@ -83,11 +83,11 @@ class RingKind(OverlayKind[RingConfiguration, RingState, ReachedRing]):
         topic_of: Mapping[str, str],
         overlays: Sequence[RingConfiguration],
         unknown_share_max: float,
-        fault: str = "",
+        error: str = "",
     ) -> tuple[ClosedWindow, tuple[str, ...]]:
         """Return the window with what users want and how often topics are published."""
         traffic = topic_traffic(window.sets, topic_of)
-        known = with_clients(window, interests, traffic, overlays, unknown_share_max, fault)
+        known = with_clients(window, interests, traffic, overlays, unknown_share_max, error)
         return known, traffic.unknown_publishers
 
     def without_register(self, window: ClosedWindow) -> ClosedWindow:
@@ -117,7 +117,7 @@ class RingKind(OverlayKind[RingConfiguration, RingState, ReachedRing]):
         )
 
     def missing_in(self, state: RingState) -> str:
-        """Return a fault if what users want is unknown."""
+        """Return an error if what users want is unknown."""
         return "" if state.traffic is not None else "does not know the users' subscriptions"
 
     def reached(self, state: RingState) -> ReachedRing:

@@ -79,7 +79,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return PlannerContext(proposals_max=proposals_max, moves_max=self.moves_max(settings))
 
     def missing_in(self, state: ScotState) -> str:
-        """Return no fault: every window knows what was delivered where."""
+        """Return no error: every window knows what was delivered where."""
         return ""
 
     def reached(self, state: ScotState) -> ReachedScot:

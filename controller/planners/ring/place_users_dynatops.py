@@ -52,17 +52,17 @@ class PlacementSettings(PlannerSettings):
     # anyway.
     users_moved_max: int = 500
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         for name in ("user_load_weight", "user_utility_min"):
             if not 0 <= getattr(self, name) < math.inf:
-                faults.append(f"{name} is {getattr(self, name)}: at least 0")
+                errors.append(f"{name} is {getattr(self, name)}: at least 0")
         if self.user_cluster_brokers < 1:
-            faults.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a single broker")
+            errors.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a single broker")
         if self.users_moved_max < 1:
-            faults.append(f"users_moved_max is {self.users_moved_max}: at least 1, or no user could move")
-        return faults
+            errors.append(f"users_moved_max is {self.users_moved_max}: at least 1, or no user could move")
+        return errors
 
 
 def place_users_dynatops(

@@ -56,13 +56,13 @@ class PackingSettings(PlannerSettings):
     # The same for kicks after it.
     escape_words_max: int = 50_000_000
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if not 0 <= self.detour_ms_max < math.inf:
-            faults.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or no user could move")
+            errors.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or no user could move")
         if not 0 <= self.saving_share_min < 1:
-            faults.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
+            errors.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
         for name, least in (
             ("evaluations_max", 0),
             ("single_max", 0),
@@ -70,8 +70,8 @@ class PackingSettings(PlannerSettings):
             ("escape_words_max", 0),
         ):
             if getattr(self, name) < least:
-                faults.append(f"{name} is {getattr(self, name)}: at least {least}")
-        return faults
+                errors.append(f"{name} is {getattr(self, name)}: at least {least}")
+        return errors
 
 
 def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext, rng: random.Random) -> list[Proposal]:

@@ -29,12 +29,12 @@ class PrioritySettings(SessionSettings, OrderSettings):
     # their cost.
     grape_priority: Priority = "load"
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if self.grape_priority not in ("load", "delay"):
-            faults.append(f"grape_priority is {self.grape_priority!r}: load or delay")
-        return faults
+            errors.append(f"grape_priority is {self.grape_priority!r}: load or delay")
+        return errors
 
 
 def relocate_publisher_grape(

@@ -42,15 +42,15 @@ class TraceSettings(OrderSettings):
     # W of Cheung09, its 60 s.
     pop_window_s: float = 60.0
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         for name in ("pop_traces_min", "pop_traces_max"):
             if getattr(self, name) < 1:
-                faults.append(f"{name} is {getattr(self, name)}: at least 1, or a publisher is never measured")
+                errors.append(f"{name} is {getattr(self, name)}: at least 1, or a publisher is never measured")
         if not 0 < self.pop_window_s < math.inf:
-            faults.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
-        return faults
+            errors.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
+        return errors
 
 
 def relocate_publisher_pop(

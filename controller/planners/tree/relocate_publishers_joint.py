@@ -102,12 +102,12 @@ class JointSettings(SessionSettings):
         "Default 0: cost alone",
     ] = 0.0
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if not 0 <= self.delay_weight <= 1:
-            faults.append(f"delay_weight is {self.delay_weight}: a share from 0 to 1")
-        return faults
+            errors.append(f"delay_weight is {self.delay_weight}: a share from 0 to 1")
+        return errors
 
 
 def relocate_publishers_joint(

@@ -27,14 +27,14 @@ class SearchSettings(PlannerSettings):
     # The same once no single swap helps. Default 3e7, some 100 ms.
     escape_words_max: int = 30_000_000
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        faults = super().faults()
+        errors = super().errors()
         if self.search_words_max < 1:
-            faults.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
+            errors.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
         if self.escape_words_max < 0:
-            faults.append(f"escape_words_max is {self.escape_words_max}: at least 0")
-        return faults
+            errors.append(f"escape_words_max is {self.escape_words_max}: at least 0")
+        return errors
 
 
 def swap_links_cost(

@@ -58,8 +58,8 @@ class PopSettings:
     threshold: int = 100
     profile: Profile = Profile.OWN_AVERAGE
 
-    def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
+    def errors(self) -> list[str]:
+        """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
         return [
             f"{name} is {value:g}, at least {least:g} is needed: {reason}"
             for name, value, least, reason in (

@@ -84,9 +84,9 @@ class RelocatingOverlay:
         telemetry_sink: TelemetrySink | None = None,
         flush_ms: float | None = None,
     ) -> None:
-        faults = settings.faults() if settings else []
-        if faults:
-            raise ValueError("; ".join(faults))
+        errors = settings.errors() if settings else []
+        if errors:
+            raise ValueError("; ".join(errors))
         self.inventory = inventory
         self.settings = settings
         self.executor = inventory.brokers[0]

@@ -37,16 +37,16 @@ class GrapeSettings:
     link_delays: bool = True
     pings: bool = True
 
-    def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        faults = []
+    def errors(self) -> list[str]:
+        """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
+        errors = []
         if self.threshold < 1:
-            faults.append(f"threshold is {self.threshold}: at least 1 notification makes a trace session")
+            errors.append(f"threshold is {self.threshold}: at least 1 notification makes a trace session")
         if not 0 <= self.weight_percent <= 100:
-            faults.append(f"weight_percent is {self.weight_percent}: from 0 to 100")
+            errors.append(f"weight_percent is {self.weight_percent}: from 0 to 100")
         if self.priority not in ("load", "delay"):
-            faults.append(f"priority is {self.priority!r}: load or delay")
-        return faults
+            errors.append(f"priority is {self.priority!r}: load or delay")
+        return errors
 
 
 class Selection:

@@ -134,9 +134,9 @@ class DistributedOverlay(CachedOverlay):
         message_delay_ms: Callable[[str, str], float] | None = None,
     ) -> None:
         self.settings = settings or DistributedSettings()
-        faults = self.settings.faults()
-        if faults:
-            raise ValueError("; ".join(faults))
+        errors = self.settings.errors()
+        if errors:
+            raise ValueError("; ".join(errors))
         super().__init__(inventory, workload, seed, self.settings.cache_count_max, timing)
         self.outcomes: Counter[str] = Counter()  # How often cycles were freed, by reason.
         self.agreed_count = 0

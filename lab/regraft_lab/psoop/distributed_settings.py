@@ -50,9 +50,9 @@ class DistributedSettings:
     gather_ms: float = 1_000.0
     exchanges_waiting_max: int = 32
 
-    def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
-        faults = [
+    def errors(self) -> list[str]:
+        """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
+        errors = [
             f"{name} is {value:g}, at least {least:g} is needed: {reason}"
             for name, value, least, reason in (
                 ("horizon_hops", self.horizon_hops, 2, "a direct neighbour is already linked"),
@@ -68,7 +68,7 @@ class DistributedSettings:
             if not value >= least
         ]
         if self.false_positive_share is not None and not 0 < self.false_positive_share < 1:
-            faults.append(
+            errors.append(
                 f"false_positive_share is {self.false_positive_share:g}: above 0 and below 1, or none for a fixed shape"
             )
-        return faults
+        return errors

@@ -14,7 +14,7 @@ BROKERS = 12
 
 @pytest.mark.parametrize("make", [lambda: TreeRun(BROKERS, 49, seed=1), lambda: RingRun(BROKERS, 2, seed=1)])
 def test_every_scenario_is_executed_and_its_costs_add_up(make) -> None:  # type: ignore[no-untyped-def]
-    """Every broker is asked for each phase in order and answers, and the ledger finds no fault."""
+    """Every broker is asked for each phase in order and answers, and the ledger finds no error."""
     run: TransitionRun = make()
     for scenario in run.scenarios:
         cost = run.measure(scenario)

@@ -58,7 +58,7 @@ def test_files_of_quotes_and_delays_are_read(tmp_path: Path) -> None:
 def test_an_unusable_file_ends_the_command_before_it_begins(
     option: str, text: str | None, reason: str, tmp_path: Path
 ) -> None:
-    """Code 2, with the file and its fault."""
+    """Code 2, with the file and its error."""
     path = tmp_path / "given"
     if text is not None:
         path.write_text(text)

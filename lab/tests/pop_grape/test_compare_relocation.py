@@ -70,7 +70,7 @@ def test_telemetry_is_measured_as_it_is_sent() -> None:
 def test_every_variant_can_be_run() -> None:
     """The tables of variants contain no invalid settings."""
     for settings in (*VARIANTS.values(), *TRIGGERS.values()):
-        assert settings is None or settings.faults() == []
+        assert settings is None or settings.errors() == []
     # "half of P_threshold" may be traced in a window.
     assert all(
         settings.traced_max == settings.threshold // 2

@@ -193,10 +193,10 @@ def test_load_pings_only_the_remaining_candidates() -> None:
 
 
 def test_settings_without_a_session_are_refused() -> None:
-    """Each fault has the value and the limit."""
-    assert GrapeSettings().faults() == []
-    faults = GrapeSettings(threshold=0, priority="both", weight_percent=101).faults()  # type: ignore[arg-type]
-    assert [fault.split(" is ")[0] for fault in faults] == ["threshold", "weight_percent", "priority"]
+    """Each error has the value and the limit."""
+    assert GrapeSettings().errors() == []
+    errors = GrapeSettings(threshold=0, priority="both", weight_percent=101).errors()  # type: ignore[arg-type]
+    assert [error.split(" is ")[0] for error in errors] == ["threshold", "weight_percent", "priority"]
     with pytest.raises(ValueError, match="threshold is 0"):
         GrapeBroker("b", 0, lambda: IDLE)
     with pytest.raises(ValueError, match="weight_percent is -1"):

@@ -36,7 +36,7 @@ def test_sizes_and_false_positives_are_those_of_a_full_cache() -> None:
     assert variants["paper's filter"].broadcast_bytes == 12_500
     assert variants["paper's filter"].false_positive_share == pytest.approx(0.0043, abs=5e-5)
     assert variants["filter for 10 %"].false_positive_share == pytest.approx(0.1, rel=1e-3)
-    assert all(variant.settings.faults() == [] for variant in sharing_variants())
+    assert all(variant.settings.errors() == [] for variant in sharing_variants())
 
 
 def test_shares_are_costs_of_eq_1_and_2(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -323,9 +323,9 @@ def test_fitted_filters_weigh_less_and_equal_seeds_repeat_a_run() -> None:
         ({"agreed_ms_max": 10.0}, "agreed_ms_max is 10, at least 5000"),
     ],
 )
-def test_settings_report_their_faults(change: dict[str, float], text: str) -> None:
-    """A fault has value and limit, and prevents the overlay from being created."""
+def test_settings_report_their_errors(change: dict[str, float], text: str) -> None:
+    """An error has value and limit, and prevents the overlay from being created."""
     rules = DistributedSettings(**change)  # type: ignore[arg-type]
-    assert any(text in fault for fault in rules.faults())
+    assert any(text in error for error in rules.errors())
     with pytest.raises(ValueError, match=text.split(":")[0]):
         DistributedOverlay(inventory_of(line_of(3), {}), None, 1, rules)

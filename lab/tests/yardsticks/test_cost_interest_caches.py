@@ -169,7 +169,7 @@ def test_a_coarse_filter_may_join_brokers_without_common_interest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "fault"),
+    ("settings", "error"),
     [
         (InterestSettings(cache_ids_max=0), "cache_ids_max is 0: at least 1, or none for the whole horizon"),
         (InterestSettings(bloom_bits=0), "bloom_bits is 0: at least 1, or none for exact masks"),
@@ -177,6 +177,6 @@ def test_a_coarse_filter_may_join_brokers_without_common_interest() -> None:
         (InterestSettings(path_interest="mean"), "path_interest is 'mean': estimate or conjunction"),  # type: ignore[arg-type]
     ],
 )
-def test_impossible_settings_are_reported(settings: InterestSettings, fault: str) -> None:
-    """Each fault names the value and the limit."""
-    assert settings.faults() == [fault]
+def test_impossible_settings_are_reported(settings: InterestSettings, error: str) -> None:
+    """Each error names the value and the limit."""
+    assert settings.errors() == [error]

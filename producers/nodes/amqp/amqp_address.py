@@ -65,7 +65,7 @@ def vhost_of(addresses: ConnectorAddresses) -> str:
     return unquote(addresses.path[1:]) or "/"
 
 
-def reports_fault(
+def reports_error(
     addresses: ConnectorAddresses, place: AmqpPlace, queue: str, bindings: list[Binding] | None, *, has_events: bool
 ) -> str:
     """Return why the broker does not report what its clients want, "" if it does; ``queue`` is the node's own."""

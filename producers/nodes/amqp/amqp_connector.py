@@ -24,7 +24,7 @@ from pika import BasicProperties
 from pika.exceptions import AMQPError
 
 from regraft.infra.process.log_sparsely import is_logged
-from regraft.producers.nodes.amqp.amqp_address import AmqpPlace, addresses_of, parameters_of, reports_fault, vhost_of
+from regraft.producers.nodes.amqp.amqp_address import AmqpPlace, addresses_of, parameters_of, reports_error, vhost_of
 from regraft.producers.nodes.amqp.amqp_bindings import UNDER_WAY_MAX, AmqpBindings, declare_queue
 from regraft.producers.nodes.amqp.amqp_headers import block_of, is_dead_letter, properties_of
 from regraft.producers.nodes.amqp.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding, binding_in
@@ -35,7 +35,7 @@ from regraft.producers.nodes.amqp.drive_pika import UNREADABLE, ClosedError, Pik
 from regraft.producers.nodes.connectors.ask_api import NoAnswerError
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
-from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
 from regraft.producers.nodes.connectors.retry_pause import RetryPause
 from regraft.schemas.safe_names import safe_name
 
@@ -117,9 +117,9 @@ class AmqpConnector:
         return self._is_ready and self._search.is_open
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Return which other node the broker reaches by itself, "" if none is known."""
-        return self._checks.fault
+        return self._checks.error
 
     def publish(self, message: LocalMessage) -> bool:
         """Publish a message to the exchange; return False if the broker is away or slow, or the subject has no key."""
@@ -163,7 +163,7 @@ class AmqpConnector:
     def _give_way(self, node: str) -> None:
         """Close the connection, as the broker reaches another node by itself."""
         if self._main is not None and not self._main.closed.done():
-            self._main.closed.set_result(loop_fault(node))
+            self._main.closed.set_result(loop_error(node))
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message of a durable queue: now, or if the broker is away, once it is redelivered."""
@@ -285,16 +285,16 @@ class AmqpConnector:
 
     def _check_reports(self, has_events: bool, bindings: list[Binding] | None) -> None:
         """Say what cannot be learned; raise ClosedError if that is all, or the list is that of another broker."""
-        if fault := reports_fault(self._addresses, self._place, self._queue, bindings, has_events=has_events):
-            self._refuse(fault)
-            raise ClosedError(fault)
+        if error := reports_error(self._addresses, self._place, self._queue, bindings, has_events=has_events):
+            self._refuse(error)
+            raise ClosedError(error)
         if has_events and self._place.api is None:
             log.warning("connector_reports_changes_only", broker=self._name, reason=AmqpPlace.CHANGES_ONLY)
 
-    def _refuse(self, fault: str) -> None:
+    def _refuse(self, error: str) -> None:
         """Make the start of the connector fail if it is still under way: waiting longer would not help."""
         if self._first is not None and not self._first.done():
-            self._first.set_exception(ConnectorError(fault))
+            self._first.set_exception(ConnectorError(error))
 
     async def _poll_until_closed(self, connection: PikaConnection) -> None:
         """Poll bindings if necessary until the connection or a channel closes, then raise ClosedError."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regraft.schemas.wire_grammar import subject_fault
+from regraft.schemas.wire_grammar import subject_error
 
 KEY_BYTES_MAX = 255
 ANY, OPEN = "#", ">"
@@ -20,8 +20,8 @@ class KeyFormError(ValueError):
 
 def subject_of(key: str) -> str:
     """Return the subject of a routing key; raise KeyFormError if the key is not a valid subject."""
-    if fault := subject_fault(key):
-        raise KeyFormError(fault)
+    if error := subject_error(key):
+        raise KeyFormError(error)
     return key
 
 

@@ -79,7 +79,7 @@ class Connector(Protocol):
         ...
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Return what is wrong around the broker although it is connected, "" if nothing is known."""
         ...
 
@@ -110,7 +110,7 @@ class PlainConnector:
     roaming: RoamingClients | None = None
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Return "": nothing is known."""
         return ""
 

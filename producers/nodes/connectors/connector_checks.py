@@ -20,9 +20,9 @@ import structlog
 from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.groups_once import parts_of
-from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
 from regraft.producers.nodes.connectors.stamps import Stamp, Stamps
-from regraft.schemas.wire_grammar import OWN_PREFIXES, PAYLOAD_BYTES_MAX, block_fault, filter_fault, subject_fault
+from regraft.schemas.wire_grammar import OWN_PREFIXES, PAYLOAD_BYTES_MAX, block_error, filter_error, subject_error
 
 log = structlog.get_logger(__name__)
 
@@ -61,10 +61,10 @@ class ConnectorChecks:
 
     def may_want(self, subject: str) -> bool:
         """Return True if messages can match a subject; what can match none is counted, but for subjects of servers."""
-        fault = filter_fault(subject)
-        if fault and not subject.startswith(OWN_PREFIXES):  # Servers want and publish these all the time.
-            self.refuse(BAD_FILTER, fault)
-        return not fault
+        error = filter_error(subject)
+        if error and not subject.startswith(OWN_PREFIXES):  # Servers want and publish these all the time.
+            self.refuse(BAD_FILTER, error)
+        return not error
 
     def note_message(self, message: LocalMessage) -> None:
         """Pass on a message that a client has published; the broker may forget one that is refused."""
@@ -97,15 +97,15 @@ class ConnectorChecks:
             self.counts[RETURNED] += 1
             return True
         self._carried_by, self._carried_s = stamp.broker, time.monotonic()
-        self.refuse(BY_ANOTHER, loop_fault(stamp.broker))
+        self.refuse(BY_ANOTHER, loop_error(stamp.broker))
         return True
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Return what is wrong around the broker, "" if nothing is known: another way to a node of the overlay."""
         if self._search is not None and (node := self._search.found or self._search.heard):
-            return loop_fault(node)
-        return loop_fault(self._carried_by) if time.monotonic() - self._carried_s < LOOP_S else ""
+            return loop_error(node)
+        return loop_error(self._carried_by) if time.monotonic() - self._carried_s < LOOP_S else ""
 
     @property
     def stamp_header(self) -> str:
@@ -123,15 +123,15 @@ class ConnectorChecks:
         """
         if len(message.payload) > PAYLOAD_BYTES_MAX:
             self.refuse(TOO_LARGE, f"{len(message.payload)} bytes: at most {PAYLOAD_BYTES_MAX} are carried")
-        elif fault := subject_fault(message.subject):
+        elif error := subject_error(message.subject):
             if message.subject.startswith(OWN_PREFIXES):
                 self.counts[OWN] += 1
             else:
-                self.refuse(BAD_SUBJECT, fault)
-        elif fault := block_fault(message.headers):
-            self.refuse(BAD_HEADERS, fault)
-        elif message.reply and (fault := subject_fault(message.reply)):
-            self.refuse(BAD_REPLY, fault)
+                self.refuse(BAD_SUBJECT, error)
+        elif error := block_error(message.headers):
+            self.refuse(BAD_HEADERS, error)
+        elif message.reply and (error := subject_error(message.reply)):
+            self.refuse(BAD_REPLY, error)
             return replace(message, reply="", headers=self._cleared(message.headers))
         else:
             block = self._cleared(message.headers)

@@ -35,7 +35,7 @@ class ConnectorContext:
     state_file: Path
 
 
-def no_faults(node: NodeSettings, settings: Any) -> Iterable[str]:
+def no_errors(node: NodeSettings, settings: Any) -> Iterable[str]:
     """Return nothing: the connector can be used with whatever the shared settings say."""
     return ()
 
@@ -48,7 +48,7 @@ class ConnectorSpec(Generic[SettingsT]):
     is that of addresses with TLS, empty if it has none. ``connect`` makes a connector without opening it, and raises
     ConnectorError for an address that is none. ``broker`` names the kind of broker, ``form`` an address of it.
 
-    With ``takes_token``, a password without a user is a token. ``node_faults`` says which of the settings that all
+    With ``takes_token``, a password without a user is a token. ``node_errors`` says which of the settings that all
     connectors share do not fit its own.
     """
 
@@ -59,7 +59,7 @@ class ConnectorSpec(Generic[SettingsT]):
     form: str
     secure_scheme: str = ""
     takes_token: bool = False
-    node_faults: Callable[[NodeSettings, SettingsT], Iterable[str]] = no_faults
+    node_errors: Callable[[NodeSettings, SettingsT], Iterable[str]] = no_errors
 
 
 AnyConnectorSpec = ConnectorSpec[Any]

@@ -17,7 +17,7 @@ from regraft.infra.process.plug_ins import (
     PlugInError,
     load_part,
     offered_parts,
-    settings_fault,
+    settings_error,
     the_only_one,
 )
 from regraft.producers.connector_settings import ConnectorSettings
@@ -49,7 +49,7 @@ def connector_spec(name: str) -> AnyConnectorSpec:
         raise ConnectorError(f"{name!r} is unknown: {way_out}")
     try:
         spec: AnyConnectorSpec = load_part(
-            the_only_one(name, name in CONNECTORS, offered), "connector", ConnectorSpec, _spec_fault
+            the_only_one(name, name in CONNECTORS, offered), "connector", ConnectorSpec, _spec_error
         )
         return spec
     except PlugInError as error:
@@ -83,7 +83,7 @@ def own_settings(node: NodeSettings, spec: AnyConnectorSpec) -> Any:
     return node.connectors.get(spec.name) or spec.settings()
 
 
-def _spec_fault(spec: AnyConnectorSpec) -> str:
+def _spec_error(spec: AnyConnectorSpec) -> str:
     """Return what else is wrong with a package's connector, or an empty string."""
     if "_" in spec.name:
         return "its name is the scheme of its addresses, so it has no underscore"
@@ -92,4 +92,4 @@ def _spec_fault(spec: AnyConnectorSpec) -> str:
     connect: Any = spec.connect
     if not callable(connect):
         return f"its connect is a {type(connect).__name__}, not a function"
-    return settings_fault(spec.settings, ConnectorSettings)
+    return settings_error(spec.settings, ConnectorSettings)

@@ -39,7 +39,7 @@ def node_subject(overlay: str, node: str) -> str:
     return f"{SUBJECT}{safe_name(overlay)}.{safe_name(node)}"
 
 
-def loop_fault(node: str) -> str:
+def loop_error(node: str) -> str:
     """Return what it means that the broker reaches another node by itself, and what to do."""
     return (
         f"the broker reaches node {node} of the same overlay by itself, so messages would arrive twice or circulate: "
@@ -91,7 +91,7 @@ class NodeSearch:
         except TimeoutError:
             self.found, self.is_open = "", True
             return
-        raise ConnectorError(loop_fault(self.found))
+        raise ConnectorError(loop_error(self.found))
 
     def ask(self) -> None:
         """Ask whether another node is there."""
@@ -123,7 +123,7 @@ class NodeSearch:
 
     def _hear(self, node: str) -> None:
         if self.heard != node:
-            log.warning("node_heard", node=self._node, reason=loop_fault(node))
+            log.warning("node_heard", node=self._node, reason=loop_error(node))
         self._heard, self._heard_s = node, time.monotonic()
 
     def note(self, node: str, *, is_open: bool) -> None:

@@ -6,7 +6,7 @@ Tokens are attributes ``t1``, ``t2``, ..., their number is ``n``: ``*`` matches 
 from __future__ import annotations
 
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
-from regraft.schemas.wire_grammar import ANY, REST, TOKENS_MAX, filter_fault
+from regraft.schemas.wire_grammar import ANY, REST, TOKENS_MAX, filter_error
 
 
 class SubjectError(ValueError):
@@ -15,8 +15,8 @@ class SubjectError(ValueError):
 
 def filter_of(subject: str) -> Filter:
     """Return the filter that matches what a subscription to the subject does; raise SubjectError if it is invalid."""
-    if fault := filter_fault(subject):
-        raise SubjectError(fault)
+    if error := filter_error(subject):
+        raise SubjectError(error)
     tokens = subject.split(".")
     is_open = tokens[-1] == REST
     count = Predicate("n", Operator.GE if is_open else Operator.EQ, float(len(tokens)))
@@ -53,7 +53,7 @@ def subject_of_filter(filter_: Filter) -> str:
             return REST
         tokens[int(place) - 1] = predicate.value
     subject = ".".join([*tokens, REST] if is_open else tokens)
-    return REST if filter_fault(subject) else subject
+    return REST if filter_error(subject) else subject
 
 
 def content_of(subject: str) -> Content:

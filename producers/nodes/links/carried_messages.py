@@ -37,8 +37,8 @@ from regraft.schemas.wire_grammar import (
     PAYLOAD_BYTES_MAX,
     SUBJECT_BYTES_MAX,
     TOKENS_MAX,
-    block_fault,
-    subject_fault,
+    block_error,
+    subject_error,
 )
 
 EPOCH_MAX = 1 << 53
@@ -163,8 +163,8 @@ def _checked(body: bytes) -> NotificationBody | tuple[Any, ...]:
             for one in messages:
                 _check_control(one)
             return messages
-        _check(subject_fault(body_read.subject) or block_fault(body_read.headers))
-        _check(subject_fault(body_read.reply) if body_read.reply else "")
+        _check(subject_error(body_read.subject) or block_error(body_read.headers))
+        _check(subject_error(body_read.reply) if body_read.reply else "")
         return body_read
     except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
         raise LinkError(
@@ -177,22 +177,22 @@ def _check_control(message: Any) -> None:
     for part in fields(message):
         value = getattr(message, part.name)
         if isinstance(value, str):
-            _check(_name_fault(value))
+            _check(_name_error(value))
         elif isinstance(value, int):
             _check("" if 0 <= value <= EPOCH_MAX else f"{part.name} is {value}: 0 to {EPOCH_MAX}")
         elif part.name == "filter_":
             _check("" if len(value) <= PREDICATES_MAX else f"a filter of {len(value)} predicates: {PREDICATES_MAX}")
             for predicate in value:
-                _check(_name_fault(predicate.attribute))
+                _check(_name_error(predicate.attribute))
                 is_long = isinstance(predicate.value, str) and len(predicate.value) > SUBJECT_BYTES_MAX
                 _check("a predicate's text is longer than a subject" if is_long else "")
 
 
-def _name_fault(name: str) -> str:
+def _name_error(name: str) -> str:
     is_name = 0 < len(name) <= NAME_LENGTH_MAX and UNCLEAN_ANYWHERE.search(name) is None
     return "" if is_name else f"{name[:80]!r} is not a name of 1 to {NAME_LENGTH_MAX} characters"
 
 
-def _check(fault: str) -> None:
-    if fault:
-        raise ValueError(fault)
+def _check(error: str) -> None:
+    if error:
+        raise ValueError(error)

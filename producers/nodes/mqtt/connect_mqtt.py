@@ -40,7 +40,7 @@ class MqttSettings(ConnectorSettings):
         "acknowledged once neighbours have them",
     ] = False
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
         return too_small([("session_s", self.session_s, 0.0, "no session ends before its client has left")])
 

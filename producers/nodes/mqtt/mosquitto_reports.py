@@ -71,7 +71,7 @@ class MosquittoReports:
     def __init__(self, broker: str, names: Sequence[str], file: Path | None, counts: Counter[str]) -> None:
         self.counts = counts
         self.own_filter = ""  # Of this connection.
-        self.file_fault = ""
+        self.file_error = ""
         self.is_caught_up = file is None
         self.is_outdated = False  # Lines begin otherwise than at the last connection.
         self.file = file
@@ -118,10 +118,10 @@ class MosquittoReports:
         if self._log is None or self.is_caught_up:
             return self.is_caught_up
         try:
-            lines, self.file_fault = self._log.read(self.own_filter), ""
+            lines, self.file_error = self._log.read(self.own_filter), ""
         except OSError as error:
-            lines, self.file_fault = None, f"cannot be read ({error.strerror or error})"
-            self._note(NOT_READ, f"{self.file}: {self.file_fault}")
+            lines, self.file_error = None, f"cannot be read ({error.strerror or error})"
+            self._note(NOT_READ, f"{self.file}: {self.file_error}")
         if lines is None:
             return False
         if (form := self._own_form(lines[-1])) is not None:  # What collects the output may add its own time.

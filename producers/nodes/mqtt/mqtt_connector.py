@@ -27,7 +27,7 @@ from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError,
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, PlainConnector
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses
 from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, ConnectorChecks
-from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
 from regraft.producers.nodes.connectors.retry_pause import RetryPause
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
 from regraft.producers.nodes.mqtt.ask_emqx import learn_first, learn_interest
@@ -101,7 +101,7 @@ class MqttConnector(PlainConnector):
         self._is_subscribed, self._reason = False, "no answer"
         self._interest: MqttInterest | None = None
         self._search = NodeSearch(overlay, name, self._send_question)
-        self._search.on_found = lambda node: self._session.cut(loop_fault(node))
+        self._search.on_found = lambda node: self._session.cut(loop_error(node))
         self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
         self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
@@ -220,9 +220,9 @@ class MqttConnector(PlainConnector):
         """
         if not await comes_true(self._catch_up, LOG_S_MAX):
             await self.close()
-            fault = self._reports.file_fault or f"does not hold the subscription of {self._client_id}"
+            error = self._reports.file_error or f"does not hold the subscription of {self._client_id}"
             raise ConnectorError(
-                f"{self._reports.file} {fault}: connectors.mqtt.log_file is the file of Mosquitto's `log_dest file`, "
+                f"{self._reports.file} {error}: connectors.mqtt.log_file is the file of Mosquitto's `log_dest file`, "
                 "with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
             )
 
@@ -238,9 +238,9 @@ class MqttConnector(PlainConnector):
         return self._is_subscribed and self._session.is_connected and self._search.is_open
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Return which other node the broker reaches by itself, "" if none is known."""
-        return self._checks.fault
+        return self._checks.error
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if the broker is away, slow or cannot carry it."""

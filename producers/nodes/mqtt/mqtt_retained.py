@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from regraft.schemas.status_file import replace_file
-from regraft.schemas.wire_grammar import subject_fault
+from regraft.schemas.wire_grammar import subject_error
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class RetainedTopics:
             log.warning("retained_not_restored", file=str(self._file), reason=str(error))
             return
         for subject, until_s in list(kept.items())[:RETAINED_MAX]:
-            if subject_fault(subject) == "":
+            if subject_error(subject) == "":
                 self._until_s[subject] = until_s
                 self._on_interest(subject, True)
 

@@ -40,7 +40,7 @@ class NatsSettings(ConnectorSettings):
         "a client does",
     ] = ()
 
-    def faults(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Return names that no stream can have."""
         streams = [("durable_stream", self.durable_stream)] if self.durable_stream else []
         streams += [("local_streams", name) for name in self.local_streams if name != ANY]
@@ -69,7 +69,7 @@ def connect_nats(context: ConnectorContext, settings: NatsSettings) -> Connector
     return NatsClientConnector(url, broker, context.api, login, tls, overlay, local)
 
 
-def node_faults(node: NodeSettings, settings: NatsSettings) -> Iterator[str]:
+def node_errors(node: NodeSettings, settings: NatsSettings) -> Iterator[str]:
     """Yield which of the settings that all connectors share do not fit those of this one."""
     is_at_client_port = node.connector_api is not None
     if settings.durable_stream is not None and is_at_client_port:
@@ -102,5 +102,5 @@ SPEC = ConnectorSpec(
     broker="a NATS server",
     form="nats://HOST:PORT",
     takes_token=True,
-    node_faults=node_faults,
+    node_errors=node_errors,
 )

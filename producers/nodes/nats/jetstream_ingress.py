@@ -60,7 +60,7 @@ class JetStreamIngress:
         counts: Counter[str],
     ) -> None:
         self.stream, self.counts = stream, counts
-        self.fault = ""
+        self.error = ""
         self.is_ready = False
         self._broker, self._send, self._deliver = broker, send, deliver
         self._inbox = f"_REGRAFT.{secrets.token_hex(INBOX_BYTES)}"
@@ -120,8 +120,8 @@ class JetStreamIngress:
         """
         now_s = time.monotonic()
         if now_s - self._asked_s > ASK_AGAIN_S:
-            if not self.is_ready and self._created and not self.fault:
-                self._note_fault(NO_ANSWER)
+            if not self.is_ready and self._created and not self.error:
+                self._note_error(NO_ANSWER)
             self.begin()
         elif now_s - self._looked_s > LOOK_S:
             self._look()
@@ -137,10 +137,10 @@ class JetStreamIngress:
             self._note_stream(answer)
             self._ask("CONSUMER.INFO", b"", "known", self._consumer)
         elif answer["config"].get("deliver_subject") or answer["config"].get("ack_policy") != "explicit":
-            self._note_fault(FOREIGN.format(self._consumer))
+            self._note_error(FOREIGN.format(self._consumer))
         else:
             self._taken.note_floor(int(answer["ack_floor"]["stream_seq"]))
-            self.fault = ""
+            self.error = ""
             if not self.is_ready:
                 self.is_ready = True
                 self._ask_next()
@@ -151,14 +151,14 @@ class JetStreamIngress:
             return
         if error.get("err_code") == NO_STREAM:
             self._note_captured([])  # What it stored crosses like any other message.
-        self._note_fault(str(error.get("description", error)))
+        self._note_error(str(error.get("description", error)))
 
-    def _note_fault(self, reason: str) -> None:
+    def _note_error(self, reason: str) -> None:
         """Note why nothing can be taken; the first of several equal ones is logged."""
-        self.is_ready, fault = False, f"{reason} (stream {self.stream!r})"
-        if fault != self.fault:
-            log.warning("ingress_refused", broker=self._broker, reason=fault)
-        self.fault = fault
+        self.is_ready, error = False, f"{reason} (stream {self.stream!r})"
+        if error != self.error:
+            log.warning("ingress_refused", broker=self._broker, reason=error)
+        self.error = error
 
     def _note_stream(self, answer: dict[str, Any]) -> None:
         self._note_captured(answer["config"].get("subjects", []))

@@ -47,7 +47,7 @@ class LocalStreams:
         self.on_change: Callable[[], None] = lambda: None
         self._broker, self._send = broker, send
         self._inbox = f"_REGRAFT.{secrets.token_hex(INBOX_BYTES)}"
-        self._is_known, self._fault = False, ""
+        self._is_known, self._error = False, ""
         self._found: dict[str, list[str]] = {}  # What the answers so far list: stream -> its subjects.
         self._asked_s = 0.0
         self._said: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class LocalStreams:
         while self.names and not self._is_known:
             if time.monotonic() > until_s:
                 raise ConnectorError(
-                    f"the streams of {place} cannot be listed ({self._fault or NO_ANSWER}): switch JetStream on there "
+                    f"the streams of {place} cannot be listed ({self._error or NO_ANSWER}): switch JetStream on there "
                     "and let the node ask $JS.API.STREAM.LIST, or set no connectors.nats.local_streams"
                 )
             self.ask_again({})
@@ -86,7 +86,7 @@ class LocalStreams:
             return
         if time.monotonic() - self._asked_s > (LOOK_S if self._is_known or not self.names else ASK_AGAIN_S):
             if not self._is_known and self._asked_s and facts.get("jetstream"):
-                self._note_fault(NO_ANSWER)
+                self._note_error(NO_ANSWER)
             self.ask()
 
     def receive(self, message: LocalMessage) -> bool:
@@ -96,14 +96,14 @@ class LocalStreams:
         try:
             self._take(json.loads(message.payload or b"{}"))
         except (ValueError, LookupError, TypeError, AttributeError) as error:  # A server of another version.
-            self._note_fault(f"the list of streams cannot be read ({error!r})")
+            self._note_error(f"the list of streams cannot be read ({error!r})")
         return True
 
     def _take(self, answer: dict[str, Any]) -> None:
         if not answer:  # A status: nothing answers there.
             return
         if (error := answer.get("error")) and error.get("err_code") not in NOT_ENABLED:
-            self._note_fault(str(error.get("description", error)))
+            self._note_error(str(error.get("description", error)))
             return
         listed = answer.get("streams") or []
         for each in listed:
@@ -122,7 +122,7 @@ class LocalStreams:
         local = self._found.keys() if ANY in self.names else self.names & self._found.keys()
         subjects = Counter(one for name in local for one in self._found[name])
         has_changed = not self._is_known or subjects != self.subjects
-        self.subjects, self._fault, self._is_known = subjects, "", True
+        self.subjects, self._error, self._is_known = subjects, "", True
         self._say({name: wanted for name, wanted in self._found.items() if name not in local})
         if has_changed:
             self.on_change()
@@ -139,7 +139,7 @@ class LocalStreams:
             log.warning("streams_cross", broker=self._broker, reason=CROSSES, count=len(wanting), streams=shown)
         self._said |= wanting.keys()
 
-    def _note_fault(self, fault: str) -> None:
-        if fault != self._fault:
-            log.warning("streams_not_listed", broker=self._broker, reason=f"{fault}: {UNKNOWN}")
-        self._fault = fault
+    def _note_error(self, error: str) -> None:
+        if error != self._error:
+            log.warning("streams_not_listed", broker=self._broker, reason=f"{error}: {UNKNOWN}")
+        self._error = error

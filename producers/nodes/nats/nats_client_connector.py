@@ -225,9 +225,9 @@ class NatsClientConnector:
         return self._is_proved and self._search.is_open and is_connected
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Return which other node the server reaches by itself, "" if none is known."""
-        return self._checks.fault
+        return self._checks.error
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if the server is away or too slow."""

@@ -24,7 +24,7 @@ from regraft.producers.nodes.connectors.asked_subjects import AskedSubjects
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses
 from regraft.producers.nodes.connectors.connector_checks import TOO_LARGE, ConnectorChecks
-from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_fault
+from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
 from regraft.producers.nodes.connectors.retry_pause import RetryPause
 from regraft.producers.nodes.nats.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.nats.local_streams import LocalStreams
@@ -139,11 +139,11 @@ class NatsConnector:
         """Wait until the stream's consumer is ready; raise ConnectorError if it is refused or takes too long."""
         ingress, until_s = self._ingress, time.monotonic() + CONNECT_S_MAX
         while ingress is not None and not ingress.is_ready:
-            if ingress.fault or time.monotonic() > until_s:
+            if ingress.error or time.monotonic() > until_s:
                 await self.close()
                 raise ConnectorError(
                     f"what stream {ingress.stream!r} of {self._addresses} stores cannot be taken "
-                    f"({ingress.fault or 'no answer'}): switch JetStream on there and make the stream, or set no "
+                    f"({ingress.error or 'no answer'}): switch JetStream on there and make the stream, or set no "
                     "connectors.nats.durable_stream"
                 )
             await asyncio.sleep(0.01)
@@ -154,9 +154,9 @@ class NatsConnector:
         return self._leaf is not None and self._leaf.is_caught_up and self._search.is_open
 
     @property
-    def fault(self) -> str:
+    def error(self) -> str:
         """Return which other node the server reaches by itself, or what is wrong with the stream; "" for nothing."""
-        return self._checks.fault or ("" if self._ingress is None else self._ingress.fault)
+        return self._checks.error or ("" if self._ingress is None else self._ingress.error)
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if it may not be, or the server is away or slow."""
@@ -321,7 +321,7 @@ class NatsConnector:
             if self._ingress is not None:
                 self._ingress.begin()
         else:
-            self._search.ask_again(is_hinted=bool(self._checks.fault))  # A gateway reports no interest.
+            self._search.ask_again(is_hinted=bool(self._checks.error))  # A gateway reports no interest.
             self._streams.ask_again(self._facts)
             if self._ingress is not None:
                 self._ingress.repeat_unanswered()
@@ -342,7 +342,7 @@ class NatsConnector:
     def _give_way(self, node: str) -> None:
         """Close the connector; it opens again once the server no longer reaches the other node."""
         if self._leaf is not None:
-            self._leaf.reason = loop_fault(node)
+            self._leaf.reason = loop_error(node)
             self._leaf.end()
 
     def _note_limits(self, facts: Mapping[str, Any]) -> None:

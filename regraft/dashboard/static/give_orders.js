@@ -109,20 +109,20 @@ export class OrderDesk {
   _askToken() {
     const dialog = document.getElementById("token-dialog");
     const field = element("textarea", { id: "token-field", rows: 4, required: true, spellcheck: "false", autocomplete: "off" });
-    const fault = element("p", { class: "fault", role: "alert" });
+    const notice = element("p", { class: "error", role: "alert" });
     const submit = async (event) => {
       event.preventDefault();
       try {
         await this._check(field.value.trim());
       } catch (error) {
-        fault.textContent = error.message;
+        notice.textContent = error.message;
       }
     };
     dialog.replaceChildren(element("form", { method: "dialog", onsubmit: submit },
       element("h2", { id: "token-title" }, "Sign in"),
       element("p", {}, "Everyone who views this dashboard or gives orders has a name. Ask its administrator for a token:"),
       element("pre", {}, "regraft dashboard token --by NAME --hours 8"),
-      element("label", { for: "token-field" }, "Token"), field, fault,
+      element("label", { for: "token-field" }, "Token"), field, notice,
       element("div", { class: "dialog-foot" }, button("Close", () => dialog.close()), element("button", { class: "good" }, "Sign in"))));
     if (!dialog.open) dialog.showModal();
     field.focus();
@@ -136,7 +136,7 @@ export class OrderDesk {
     const reason = element("textarea", { id: "order-reason", rows: 2, required: true, minlength: 3, maxlength: 500 });
     const minutes = element("input", { id: "order-minutes", type: "number", min: 1, max: 44640, placeholder: "until revoked" });
     const evacuate = element("input", { id: "order-evacuate", type: "checkbox" });
-    const fault = element("p", { class: "fault", role: "alert" });
+    const notice = element("p", { class: "error", role: "alert" });
     const act = element("button", { class: order.kind }, order.act);
     const submit = async (event) => {
       event.preventDefault();
@@ -150,7 +150,7 @@ export class OrderDesk {
         dialog.close();
         this.note(`${order.title}${subject === "overlay" ? "" : ` ${subject}`}: ${answer.text}`, "good");
       } catch (error) {
-        fault.textContent = error.message;
+        notice.textContent = error.message;
         if (error.status === 401) this._leave();
       } finally {
         act.disabled = false;
@@ -163,7 +163,7 @@ export class OrderDesk {
       element("label", { for: "order-reason" }, "Reason, kept in the audit log"), reason,
       optional(order.mayEnd, element("label", { for: "order-minutes" }, "Expires after minutes"), minutes) ?? "",
       optional(order.mayEvacuate, evacuate, element("label", { for: "order-evacuate" }, "Move its clients to other brokers")) ?? "",
-      fault,
+      notice,
       element("div", { class: "dialog-foot" }, button("Back", () => dialog.close()), act)));
     dialog.showModal();
     reason.focus();

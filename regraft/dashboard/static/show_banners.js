@@ -45,7 +45,7 @@ function findBanners(store, openMs) {
   } else if (store.silentMs !== null && store.silentMs >= server.stale_ms) {
     found.push({ kind: "bad", text: `No news from the controller for ${span(store.silentMs)}. This page shows the state of ${clockTime(server.news_ms)}.` });
   }
-  for (const fault of server.faults ?? []) found.push({ kind: "bad", text: `${fault}.` });
+  for (const error of server.errors ?? []) found.push({ kind: "bad", text: `${error}.` });
   return found;
 }
 

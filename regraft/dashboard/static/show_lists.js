@@ -92,10 +92,10 @@ export function showPlanners(store, pane) {
     const times = counts?.decision_ms ?? {};
     const rows = counts ? [[counts.planner, "acts", last?.cost_per_s, counts.plans_completed, times[`acting:${counts.planner}`], ""]] : [];
     for (const [name, shadow] of Object.entries(shadows ?? {})) {
-      rows.push([name, "shadow", last?.cost_shadows_per_s?.[name], shadow.plans, times[`shadow:${name}`], shadow.fault_text]);
+      rows.push([name, "shadow", last?.cost_shadows_per_s?.[name], shadow.plans, times[`shadow:${name}`], shadow.error_text]);
     }
-    showIfOther(list, rows, () => table(["Planner", "Role", "Cost/s now", "Plans", "Decision, mean", "Decision, longest", "Fault"], rows.map(([name, role, costs, plans, time, fault]) =>
-      [words(name).replaceAll("+", " + "), role, amount(costs), amount(plans), milliseconds(time?.mean_ms), milliseconds(time?.max_ms), fault || "none"])));
+    showIfOther(list, rows, () => table(["Planner", "Role", "Cost/s now", "Plans", "Decision, mean", "Decision, longest", "Error"], rows.map(([name, role, costs, plans, time, error]) =>
+      [words(name).replaceAll("+", " + "), role, amount(costs), amount(plans), milliseconds(time?.mean_ms), milliseconds(time?.max_ms), error || "none"])));
   }
 
   store.watch(["counts", "shadows", "cost"], show);
@@ -103,18 +103,18 @@ export function showPlanners(store, pane) {
 
 export function showServices(store, pane) {
   const services = element("div");
-  const faults = element("div");
-  pane.append(element("h3", {}, "Services, as last reported"), services, element("h3", {}, "Faults since the controller started"), faults);
+  const errors = element("div");
+  pane.append(element("h3", {}, "Services, as last reported"), services, element("h3", {}, "Errors since the controller started"), errors);
 
   function show() {
     const rows = findServices(store);
     showIfOther(services, rows, () => table(["Service", "State", "Details"], rows.map(([name, kind, state, text]) =>
       [name, pill(state, kind, kind === "good" ? "check" : kind === "quiet" ? null : "alert"), text])));
-    const counted = Object.entries(store.parts.faults ?? {}).filter(([, count]) => count);
-    showIfOther(faults, counted, () => (counted.length ? table(["Fault", "Count"], counted.map(([name, count]) => [name, count.toLocaleString("en")])) : element("p", { class: "muted" }, "None.")));
+    const counted = Object.entries(store.parts.errors ?? {}).filter(([, count]) => count);
+    showIfOther(errors, counted, () => (counted.length ? table(["Error", "Count"], counted.map(([name, count]) => [name, count.toLocaleString("en")])) : element("p", { class: "muted" }, "None.")));
   }
 
-  store.watch(["server", "link", "window", "faults", "alerts", "counts", "configuration"], show);
+  store.watch(["server", "link", "window", "errors", "alerts", "counts", "configuration"], show);
   setInterval(() => pane.hidden || show(), 1000);
 }
 

@@ -17,7 +17,7 @@ export function showTabs(store, desk, map) {
     { name: "refusals", title: "Refusals", fill: (pane) => showRefusals(store, pane) },
     { name: "brokers", title: "Brokers", fill: (pane) => showBrokerTable(store, desk, map, pane) },
     { name: "planners", title: "Planners", fill: (pane) => showPlanners(store, pane) },
-    { name: "services", title: "Services and faults", fill: (pane) => showServices(store, pane) },
+    { name: "services", title: "Services and errors", fill: (pane) => showServices(store, pane) },
   ];
   for (const tab of tabs) {
     tab.pane = element("div", { role: "tabpanel", id: `pane-${tab.name}`, "aria-labelledby": `tab-${tab.name}`, tabindex: 0, hidden: true });

@@ -66,7 +66,7 @@ def with_newest(**changes: object) -> Situation:
 
 def test_an_incomplete_state_refuses_and_lists_what_is_missing() -> None:
     """A swap on an incomplete window is refused with the brokers whose batches are missing."""
-    verdict, reason = verdict_of(proposal_of(), with_newest(fault="too few batches of b02 (3 of 4)"))
+    verdict, reason = verdict_of(proposal_of(), with_newest(error="too few batches of b02 (3 of 4)"))
     assert verdict is Verdict.INCOMPLETE_STATE
     assert "b02 (3 of 4)" in reason
 

@@ -110,8 +110,8 @@ def test_a_shadows_plan_saves_nothing_before_its_decision() -> None:
     assert costs == pytest.approx([old, old, (old + 3 * new) / 4, new, new])
 
 
-def test_a_fault_of_a_shadow_is_counted_reported_once_and_stops_nothing() -> None:
-    """The acting planner and other shadow planners continue; the fault appears in events, counters and status."""
+def test_a_error_of_a_shadow_is_counted_reported_once_and_stops_nothing() -> None:
+    """The acting planner and other shadow planners continue; the error appears in events, counters and status."""
     overlay = overlay_of(ACTING, "failing", "swapping")
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.COMPLETED]
@@ -119,7 +119,7 @@ def test_a_fault_of_a_shadow_is_counted_reported_once_and_stops_nothing() -> Non
     assert (event.subject, event.severity) == ("planner-failing", Severity.WARNING)
     assert "no such broker" in event.text
     shown = overlay.ports.view.shown
-    assert shown.shadows["failing"].faults == shown.faults["shadow planner: failing"] == 12
+    assert shown.shadows["failing"].errors == shown.errors["shadow planner: failing"] == 12
     assert shown.shadows["swapping"].plans == 1
 
 
@@ -213,7 +213,7 @@ def test_status_and_metrics_show_each_planner() -> None:
     overlay.run_windows(12)
     shown = overlay.ports.view.shown
     shadow = shown.shadows["swapping"]
-    assert (shadow.plans, shadow.links_exchanged, shadow.faults) == (1, 1, 0)
+    assert (shadow.plans, shadow.links_exchanged, shadow.errors) == (1, 1, 0)
     (plan,) = shadow.last_plans
     assert (plan.links_removed, plan.links_added) == ((("b02", "b03"),), (("b00", "b04"),))
     assert plan.cost_observed_per_s == pytest.approx(plan.cost_predicted_per_s)

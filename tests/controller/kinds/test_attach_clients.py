@@ -33,17 +33,17 @@ def test_publishers_without_a_topic_are_named_and_counted() -> None:
     assert found.unknown_publishers == ("r",)
     assert found.unknown_share == pytest.approx(0.2)
     assert with_clients(WINDOW, USERS, found, [RING], 0.25).is_complete
-    fault = with_clients(WINDOW, USERS, found, [RING], 0.05).fault
-    assert fault.startswith("20% of the notifications come from publishers without a topic (r), the limit is 5%")
+    error = with_clients(WINDOW, USERS, found, [RING], 0.05).error
+    assert error.startswith("20% of the notifications come from publishers without a topic (r), the limit is 5%")
 
 
 def test_a_window_without_interests_is_incomplete_with_a_reason() -> None:
-    """An earlier fault of the window is still reported."""
+    """An earlier error of the window is still reported."""
     traffic = topic_traffic(SETS, {})
-    empty = ClosedWindow(0, 5000, SETS, fault="rows missing: 1 of kind queue")
+    empty = ClosedWindow(0, 5000, SETS, error="rows missing: 1 of kind queue")
     found = with_clients(empty, None, traffic, [RING], 1.0, "the register is not read")
     assert (
-        found.fault == "rows missing: 1 of kind queue; the users' subscriptions are unknown: the register is not read"
+        found.error == "rows missing: 1 of kind queue; the users' subscriptions are unknown: the register is not read"
     )
     with pytest.raises(ValueError, match="the users are unknown in the window ending 1970-01-01 00:00:05 UTC"):
         found.interests_at({})

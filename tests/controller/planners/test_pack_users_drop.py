@@ -142,5 +142,5 @@ def test_a_shadow_moves_no_subscribers() -> None:
     )
     shadow.add_window(state.newest, 1500, lambda _: {})
     assert shadow.decide(Situation(state, now_ms=1500, kind=kind, price_per_s=0.0), lambda _: 0.0)
-    assert shadow.faults == 0
+    assert shadow.errors == 0
     assert not any(plan.subscribers_moved for plan in shadow.plans)

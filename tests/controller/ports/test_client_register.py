@@ -90,14 +90,14 @@ def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_
     counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     assert counter.interests(("b00", "b01")) is None
     assert counter.is_loading
-    assert counter.fault == "the register of clients is not yet read to its end"
+    assert counter.error == "the register of clients is not yet read to its end"
     register.put_client(user("u1", "b00", "a", "b"))
     register.put_client(user("u2", "b01", "b"))
     register.put_client(user("u1", "b01", "c"))
     register.put_client(user("u3", "elsewhere", "a"))
     register.put_client(publisher("p", "b00", "c"))
     wait_until(lambda: counter.count() == 3)
-    assert (counter.fault, counter.is_loading) == ("", False)
+    assert (counter.error, counter.is_loading) == ("", False)
     interests = counter.interests(("b00", "b01"))
     assert interests is not None
     assert (interests.users, interests.topics, interests.homes.tolist()) == (("u1", "u2"), ("b", "c"), [1, 1])
@@ -127,5 +127,5 @@ def test_a_register_beyond_the_bound_is_dropped(
     assert [counter.count() for _ in range(3)] == [None] * 3
     assert counter.interests(("b00",)) is None
     assert (counter.is_loading, counter.topic_of) == (False, {})
-    assert counter.fault == "the register of clients has more than 2 subscriptions"
+    assert counter.error == "the register of clients has more than 2 subscriptions"
     counter.close()

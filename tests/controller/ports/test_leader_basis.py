@@ -20,7 +20,7 @@ OWN = LeaderBasis("one", has_keys=True)
         (OWN, LeaderBasis("one"), ""),
         (OWN, LeaderBasis("other", has_keys=True), "its inventory (one"),
         (LeaderBasis("one"), OWN, "it has no trusted keys, but east, which led last, had"),
-        (LeaderBasis("one", keys_fault="not TOML"), LeaderBasis(), "orders cannot be verified: not TOML"),
+        (LeaderBasis("one", keys_error="not TOML"), LeaderBasis(), "orders cannot be verified: not TOML"),
     ],
 )
 def test_a_controller_leads_only_with_what_the_leader_before_had(
@@ -39,7 +39,7 @@ def test_another_fleet_is_another_inventory_but_corrected_costs_are_not() -> Non
 
 
 def test_keys_count_only_if_some_are_usable(tmp_path: Path) -> None:
-    """A default file may be missing; a named one that cannot be read is a fault."""
+    """A default file may be missing; a named one that cannot be read is an error."""
     keys = TrustedKeys(tmp_path / "none.toml")
     assert LeaderBasis.of(INVENTORY, keys, is_named=False) == LeaderBasis(INVENTORY.digest)
-    assert "none.toml cannot be read" in LeaderBasis.of(INVENTORY, keys, is_named=True).keys_fault
+    assert "none.toml cannot be read" in LeaderBasis.of(INVENTORY, keys, is_named=True).keys_error

@@ -82,14 +82,14 @@ def test_a_store_that_is_away_is_counted() -> None:
     run.overlay.ports.plans.is_unavailable = False
     run.overlay.tick()
     assert run.health().is_ready
-    assert run.health().faults == ()
+    assert run.health().errors == ()
 
 
 def test_a_hanging_controller_is_unhealthy() -> None:
-    """No step for longer than usual is a fault, whether plans were read or not."""
+    """No step for longer than usual is an error, whether plans were read or not."""
     health = LoopHealth(-1.0)
-    (fault,) = health().faults
-    assert "the control loop has not run" in fault
+    (error,) = health().errors
+    assert "the control loop has not run" in error
 
 
 def test_every_line_of_a_transition_carries_plan_and_epoch() -> None:

@@ -16,7 +16,7 @@ from tests.overlay.published_overlays import draw_overlay
 
 
 @pytest.mark.parametrize(
-    ("settings", "fault"),
+    ("settings", "error"),
     [
         (PrioritySettings(grape_priority="hops"), "grape_priority is 'hops': load or delay"),  # type: ignore[arg-type]
         (PrioritySettings(grape_weight=0), "grape_weight is 0: from 1 to 100 percent"),
@@ -28,11 +28,11 @@ from tests.overlay.published_overlays import draw_overlay
         (JointSettings(delay_weight=1.5), "delay_weight is 1.5: a share from 0 to 1"),
     ],
 )
-def test_settings_of_homes_are_checked(settings: PlannerSettings, fault: str) -> None:
+def test_settings_of_homes_are_checked(settings: PlannerSettings, error: str) -> None:
     """The message names an invalid setting with its value and the limit."""
-    (found,) = settings.faults()
-    assert found.startswith(fault)
-    assert type(settings)().faults() == []
+    (found,) = settings.errors()
+    assert found.startswith(error)
+    assert type(settings)().errors() == []
 
 
 def test_prices_of_homes_are_computed_once_per_tree() -> None:

@@ -64,7 +64,7 @@ def test_a_window_waits_for_its_rows_and_then_lists_the_missing_ones() -> None:
         assembler.add(record, 100)
     assert assembler.closed(5000) == []
     (window,) = assembler.closed(5100)
-    assert window.fault == "rows missing: 1 of kind delivery"
+    assert window.error == "rows missing: 1 of kind delivery"
     assembler.add(lost, 5200)
     assert assembler.closed(5200) == []
     assert assembler.refused == {"window closed already": 1}
@@ -86,11 +86,11 @@ def test_share_of_batches_decides_completeness(lost: dict[str, int], is_complete
     (window,) = closed_from(window_records(0, lost=lost))
     assert window.is_complete is is_complete
     assert window.short_brokers == tuple(lost)
-    assert ("b02 (3 of 4)" in window.fault) is not is_complete
+    assert ("b02 (3 of 4)" in window.error) is not is_complete
 
 
 def test_share_is_a_setting() -> None:
-    """With a share of 0.5 one lost batch of four is not a fault."""
+    """With a share of 0.5 one lost batch of four is not an error."""
     (window,) = closed_from(window_records(0, lost={"b02": 1}), limits=AssemblyLimits(completeness_share_min=0.5))
     assert window.is_complete
 
@@ -100,7 +100,7 @@ def test_a_broker_that_sent_nothing_is_missing() -> None:
     rows = rows_of(BROKERS, 0, WANTED)
     (window,) = closed_from([*rows, marker_of(BROKERS[:3], 0, rows)])
     assert window.short_brokers == ("b03",)
-    assert "b03 (none)" in window.fault
+    assert "b03 (none)" in window.error
 
 
 def test_batches_lost_between_windows_count_against_the_next() -> None:
@@ -108,7 +108,7 @@ def test_batches_lost_between_windows_count_against_the_next() -> None:
     first, second = closed_from(window_records(0) + window_records(2000))
     assert first.is_complete
     assert second.short_brokers == BROKERS
-    assert "b00 (4 of 8)" in second.fault
+    assert "b00 (4 of 8)" in second.error
 
 
 def test_the_first_window_ignores_earlier_gaps() -> None:
@@ -262,7 +262,7 @@ def test_packed_rows_are_counted_as_rows_and_judged_by_their_brokers() -> None:
     for record in [*records, *records, marker]:
         short.add(record, 0)
     (window,) = short.closed(LIMITS.rows_wait_ms)
-    assert "of kind packed_deliveries" in window.fault
+    assert "of kind packed_deliveries" in window.error
     assert short.refused["too many rows in a window"] == 2 * (len(records) - 1)
 
 

@@ -15,9 +15,9 @@ WINDOW_MS = 5_000
 NOTHING = DeliverySets.of(("b00", "b01"), {}, 5.0)
 
 
-def window_of(turn: int, changes: int, fault: str = "") -> ClosedWindow:
+def window_of(turn: int, changes: int, error: str = "") -> ClosedWindow:
     start_ms = turn * WINDOW_MS
-    return ClosedWindow(start_ms, start_ms + WINDOW_MS, NOTHING, client_changes=changes, fault=fault)
+    return ClosedWindow(start_ms, start_ms + WINDOW_MS, NOTHING, client_changes=changes, error=error)
 
 
 def test_replacements_give_the_lifetime_by_littles_law() -> None:
@@ -62,7 +62,7 @@ def test_unusable_windows_do_not_count() -> None:
     meter = LifetimeMeter(10)
     meter.add_window(window_of(0, 200), None)
     meter.add_window(window_of(1, 200), 400)
-    meter.add_window(window_of(2, 9, fault="rows missing"), 400)
+    meter.add_window(window_of(2, 9, error="rows missing"), 400)
     assert meter.mean_s is None
     meter.add_window(window_of(3, 200), 400)
     assert meter.mean_s == pytest.approx(20.0)

@@ -60,10 +60,10 @@ def test_past_epochs_leave_no_series_behind() -> None:
 def test_a_hung_model_is_unhealthy_only_during_the_run() -> None:
     """Before and after it the emulator waits for Kafka, and the model does not advance."""
     health = EmulatorHealth(-1.0)
-    assert health().faults == ()
+    assert health().errors == ()
     health.is_running = True
-    (fault,) = health().faults
-    assert fault.startswith("the emulator has not run for")
+    (error,) = health().errors
+    assert error.startswith("the emulator has not run for")
 
 
 def test_a_fast_clock_runs_more_time_and_stays_clean(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_memory_is_bounded_in_a_long_run(*, are_released: bool) -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
+def test_any_mix_of_errors_is_counted_exactly(seed: int) -> None:
     """Of random deliveries, exactly those that were left out are lost, and those that were doubled are repeats."""
     rng = random.Random(seed)
     names = [f"s{number}" for number in range(rng.randint(1, 4))]
@@ -181,7 +181,7 @@ def test_any_mix_of_faults_is_counted_exactly(seed: int) -> None:
     assert account.expected == account.delivered + account.lost
 
 
-def test_a_delivery_published_before_the_confirmation_arrived_is_no_fault() -> None:
+def test_a_delivery_published_before_the_confirmation_arrived_is_no_error() -> None:
     """It is counted once; repeats, disorder and deliveries that do not match are still detected."""
     ledger = Ledger(SETTLE_MS)
     early, later, other = notification(0, 1.0), notification(1, 3.0), notification(2, 1.5, symbol="B")
@@ -200,7 +200,7 @@ def test_a_delivery_published_before_the_confirmation_arrived_is_no_fault() -> N
     assert (account.concurrent, account.repeated, account.unexpected) == (1, 1, 1)
 
 
-def test_a_delivery_published_before_the_cancellation_arrived_is_no_fault() -> None:
+def test_a_delivery_published_before_the_cancellation_arrived_is_no_error() -> None:
     """It may be delivered once and in order, but is not owed."""
     ledger = ledger_with("s")
     before, after = notification(0, 1.0), notification(1, 3.0)
@@ -254,7 +254,7 @@ def test_a_partly_confirmed_subscription_that_ends_is_dropped_once_settled() -> 
     assert not ledger._lives
 
 
-def test_deliveries_to_an_ended_subscription_are_no_fault_until_its_home_releases_it() -> None:
+def test_deliveries_to_an_ended_subscription_are_no_error_until_its_home_releases_it() -> None:
     """Deliveries long after the release are unexpected: the subscription is unknown by then."""
     ledger = ledger_with("s", "other")
     ledger.cancel("s", 2.0)

@@ -44,13 +44,13 @@ def test_a_text_gives_kind_target_time_and_duration(text: str, outage: Outage) -
     "text", ["fire b1 at 2 for 3", "death b1 at 2", "cut b1 at 2 for 3", "cut b1,b1 at 2 for 3", ""]
 )
 def test_invalid_outages_are_refused_with_the_expected_form(text: str, tmp_path: object) -> None:
-    """The message gives the expected form, settings list it among their faults, and without outages there are none."""
+    """The message gives the expected form, settings list it among their errors, and without outages there are none."""
     with pytest.raises(ValueError, match=r"KIND TARGETS at SECONDS|two ends"):
         outage_of(text)
     without_outages: EmulatorSettings = settings(tmp_path)  # type: ignore[arg-type]
-    assert not without_outages.faults()
-    (fault,) = replace(without_outages, outages=(text,)).faults()
-    assert text in fault
+    assert not without_outages.errors()
+    (error,) = replace(without_outages, outages=(text,)).errors()
+    assert text in error
 
 
 def test_a_site_is_the_tightest_group_of_brokers() -> None:

@@ -121,7 +121,7 @@ def test_slow_and_cut_links_lose_nothing() -> None:
 
 
 def test_a_subscription_that_ends_behind_a_suspended_broker_may_get_more() -> None:
-    """d waits for c before it releases the subscription, for twice the settle time; that is not a fault."""
+    """d waits for c before it releases the subscription, for twice the settle time; that is not an error."""
     virtual = line()
     virtual.overlay.advertise("q", "d", ALL)
     virtual.run_until(3_500.0)

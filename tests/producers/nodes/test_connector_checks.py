@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
-from regraft.schemas.wire_grammar import block_fault, subject_fault
+from regraft.schemas.wire_grammar import block_error, subject_error
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, opened, until
 from tests.producers.nodes.hostile_messages import BLOCKS, INJECTED
@@ -40,12 +40,12 @@ def test_every_message_is_passed_on_or_counted_and_none_is_met_twice(messages: l
     checks.begin(lambda *_: None, taken.append)
     for message in messages:
         checks.note_message(message)
-    refused = [message for message in messages if subject_fault(message.subject) or block_fault(message.headers)]
+    refused = [message for message in messages if subject_error(message.subject) or block_error(message.headers)]
     assert len(taken) + len(refused) == len(messages)
     assert [message.receipt for message in refused if message.receipt] == released
     assert counts.total() >= len(refused)
-    assert not any(subject_fault(message.subject) or block_fault(message.headers) for message in taken)
-    assert not any(message.reply and subject_fault(message.reply) for message in taken)
+    assert not any(subject_error(message.subject) or block_error(message.headers) for message in taken)
+    assert not any(message.reply and subject_error(message.reply) for message in taken)
 
 
 @pytest.mark.stack
@@ -169,7 +169,7 @@ def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch,
             await until(lambda: len(received.messages) == 4)
             assert [message.payload for message in received.messages] == [b"1", b"2", b"3", b"4"]
             assert received.messages[2].reply == ""
-            assert not any(map(block_fault, (message.headers for message in received.messages)))
+            assert not any(map(block_error, (message.headers for message in received.messages)))
             assert connector.counts["refused"] == 0
             for message in received.messages:
                 connector.release(message.receipt)

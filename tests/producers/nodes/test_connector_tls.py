@@ -141,7 +141,7 @@ def test_useless_certificates_are_named(tmp_path: Path) -> None:
     half = NodeSettings(
         "none:1", *files, broker="b01", connector="tls://127.0.0.1", connector_key_file=tmp_path / "key.pem"
     )
-    assert any("connector_certificate_file and connector_key_file go together" in fault for fault in half.faults())
+    assert any("connector_certificate_file and connector_key_file go together" in error for error in half.errors())
 
 
 def test_addresses_with_logins_are_refused(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_addresses_with_logins_are_refused(tmp_path: Path) -> None:
     settings = NodeSettings(
         "none:1", *files, broker="b01", connector="amqp://me:pw@127.0.0.1", connector_api="http://me:pw@127.0.0.1:15672"
     )
-    faults = settings.faults()
-    assert sum("holds a login" in fault for fault in faults) == 2
-    assert not any("pw@" in fault for fault in faults)
+    errors = settings.errors()
+    assert sum("holds a login" in error for error in errors) == 2
+    assert not any("pw@" in error for error in errors)
 
 
 def test_the_interface_may_have_a_separate_login(tmp_path: Path) -> None:

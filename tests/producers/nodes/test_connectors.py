@@ -272,7 +272,7 @@ async def test_what_another_node_handed_over_is_not_taken(broker: Any, received:
     await until(lambda: bool(received.messages))
     assert numbers(received.messages) == [2]
     assert connector.counts["carried_by_another"] == 1
-    assert "node b02" in connector.fault
+    assert "node b02" in connector.error
 
 
 @requirement("server")

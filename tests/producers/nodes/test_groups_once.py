@@ -91,7 +91,7 @@ def test_a_group_without_room_in_a_name_is_refused_or_counted() -> None:
     """At the start by its length as in a URL; next to a broker with a very long name, when it is wanted."""
     for group, is_refused in (("workers", False), ("w" * 60, False), ("w" * 61, True), ("東" * 7, True), ("", True)):
         settings = NodeSettings("none:1", Path("i.json"), Path("s.json"), broker="b01", groups_once=(group,))
-        assert any("groups_once" in fault for fault in settings.faults()) == is_refused
+        assert any("groups_once" in error for error in settings.errors()) == is_refused
     asked: list[Any] = []
     clients = NodeClients("b" * 230, "1", asked.append, lambda *_: None)
     clients.note_interest(key_of("job.*", "workers" * 4), True)

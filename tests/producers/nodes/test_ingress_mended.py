@@ -96,7 +96,7 @@ def test_a_deleted_consumer_is_made_again(tmp_path: Path) -> None:
         await publish(stream, range(20, 30))
         await all_there(received, 30)
         assert connector.counts["consumer_made_again"] == 2
-        assert connector.fault == ""
+        assert connector.error == ""
         for message in received.messages:
             connector.release(message.receipt)
         await asyncio.sleep(0.3)
@@ -108,14 +108,14 @@ def test_a_deleted_consumer_is_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.stack
 def test_a_deleted_stream_is_reported_until_it_is_back(tmp_path: Path) -> None:
-    """The fault names it; what it stored crosses as any other message; a new one is read from its beginning."""
+    """The error names it; what it stored crosses as any other message; a new one is read from its beginning."""
 
     async def steps(connector: NatsConnector, stream: Any, received: Received) -> None:
         await publish(stream, range(3))
         await all_there(received, 3)
         await stream.delete_stream(STREAM)
         async with asyncio.timeout(MENDED_S_MAX):
-            while "stream not found (stream 'ORDERS')" not in connector.fault:
+            while "stream not found (stream 'ORDERS')" not in connector.error:
                 await asyncio.sleep(0.01)
         assert connector.is_open
         await stream._nc.publish("orders.x", b"3")
@@ -123,7 +123,7 @@ def test_a_deleted_stream_is_reported_until_it_is_back(tmp_path: Path) -> None:
         await stream.add_stream(name=STREAM, subjects=["orders.>"])
         await publish(stream, range(4, 7))
         async with asyncio.timeout(MENDED_S_MAX):
-            while connector.fault:
+            while connector.error:
                 await asyncio.sleep(0.01)
         await until(lambda: len(received.messages) >= 7)
         await asyncio.sleep(0.3)
@@ -149,12 +149,12 @@ def test_a_server_without_jetstream_is_reported_until_it_has_it_again(tmp_path: 
         server.stop()
         server.file.write_text(settings.replace("jetstream {", "# {"))
         server.start()
-        await until(lambda: connector.fault == "JetStream does not answer (stream 'ORDERS')")
+        await until(lambda: connector.error == "JetStream does not answer (stream 'ORDERS')")
         assert connector.is_open
         server.stop()
         server.file.write_text(settings)
         server.start()
-        await until(lambda: connector.is_open and not connector.fault)
+        await until(lambda: connector.is_open and not connector.error)
         await publish(stream, range(3, 6))
         await all_there(received, 6)
 

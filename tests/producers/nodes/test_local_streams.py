@@ -100,7 +100,7 @@ def test_what_cannot_be_listed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_that_no_stream_has_is_refused(name: str, is_refused: bool) -> None:
     """At the start, by its form."""
     settings = NatsSettings(local_streams=(name,))
-    assert any("local_streams" in fault for fault in settings.faults()) == is_refused
+    assert any("local_streams" in error for error in settings.errors()) == is_refused
 
 
 async def stored(site: NatsSite, broker: str) -> int:

@@ -138,4 +138,4 @@ def test_a_file_that_cannot_be_read_is_said_sparsely(tmp_path: Path) -> None:
             assert not site.reports.catch_up(site.interest, 0.0)
     assert site.counts == {"log_not_read": 200}
     assert len(logs) == 8
-    assert site.reports.file_fault == "cannot be read (No such file or directory)"
+    assert site.reports.file_error == "cannot be read (No such file or directory)"

@@ -392,7 +392,7 @@ def test_a_gateway_that_opens_later_is_found(tmp_path: Path, monkeypatch: pytest
         site.way.is_refusing = False
         await until(lambda: not connectors["b02"].is_open)
         assert connectors["b01"].is_open
-        assert "node b01" in connectors["b02"].fault
+        assert "node b01" in connectors["b02"].error
         for connector in connectors.values():
             await connector.close()
 
@@ -410,9 +410,9 @@ def test_the_end_of_a_way_in_one_direction_is_not_ready(
         connectors = {broker: site.connector(broker) for broker in PAIR}
         for connector in connectors.values():
             await connector.start(lambda *_: None, lambda _: None)
-        await until(lambda: "node b01" in connectors["b02"].fault)
+        await until(lambda: "node b01" in connectors["b02"].error)
         assert all(connector.is_open for connector in connectors.values())
-        assert not connectors["b01"].fault
+        assert not connectors["b01"].error
         for connector in connectors.values():
             await connector.close()
 

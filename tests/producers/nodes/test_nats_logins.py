@@ -160,7 +160,7 @@ def test_a_token_is_a_password_without_a_user(tmp_path: Path) -> None:
             file.write_text("s3cret\n")
             api = f"http://127.0.0.1:{server.api_port}"
             settings = settings_for(tmp_path, server.url, connector_api=api, connector_password_file=file)
-            assert settings.faults() == []
+            assert settings.errors() == []
             connector = connector_of(settings, "b01")
             await opened(connector)
             assert connector.is_open

@@ -35,13 +35,13 @@ def test_before_it_starts_the_status_file_has_nothing_else(tmp_path: Path) -> No
 
 
 def test_a_node_outside_the_overlay_is_not_ready(tmp_path: Path) -> None:
-    """Nothing crosses there, however well it runs; a restart would not help, so no fault is reported."""
+    """Nothing crosses there, however well it runs; a restart would not help, so no error is reported."""
     health = NodeHealth(NodeWaiting("b01", StatusFile(tmp_path / "node-b01.json")))
     health.is_running = health.is_connector_open = True
     health.pulse.beat()
     health.waiting.note(waiting_for("b01", is_member=True, is_in_overlay=False, lost=[]))
     outside = health()
-    assert (outside.is_ready, outside.faults) == (False, ())
+    assert (outside.is_ready, outside.errors) == (False, ())
     assert "waiting for a plan that admits this node" in outside.notes[-1]
     health.is_in_overlay = True
     health.waiting.note("")

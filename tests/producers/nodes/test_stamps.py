@@ -17,7 +17,7 @@ from regraft.producers.nodes.connectors.stamps import Stamp, Stamps
 from regraft.producers.nodes.mqtt import watch_echoes
 from regraft.producers.nodes.mqtt.watch_echoes import REPEATS_MAX, EchoWatch
 from regraft.producers.nodes.nats.nats_protocol import with_header
-from regraft.schemas.wire_grammar import block_fault
+from regraft.schemas.wire_grammar import block_error
 
 NAMES = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 SUBJECT = "data.b01"
@@ -34,7 +34,7 @@ def test_a_stamp_says_who_handed_over_which_message(broker: str, publisher: str,
     """Any name fits a header line, and is read as it was; messages of another overlay have no stamp of this one."""
     message = LocalMessage(subject, b"x", headers=b"NATS/1.0\r\nA: b\r\n\r\n", publisher=publisher, number=number)
     sent = stamped(message, Stamps("regraft", broker))
-    assert block_fault(sent.headers) == ""
+    assert block_error(sent.headers) == ""
     assert Stamps("regraft", "another").met(sent) == Stamp(broker, publisher, number)
     assert Stamps("other", "another").met(sent) is None
     assert Stamps("regraft", "another").cleared(sent.headers) == message.headers
@@ -59,11 +59,11 @@ def test_what_the_overlay_handed_over_does_not_cross_again() -> None:
     theirs = stamped(LocalMessage(SUBJECT, b"1", publisher="p"), Stamps("regraft", "b02"))
     ours = stamped(LocalMessage(SUBJECT, b"1", publisher="p"), Stamps("regraft", "b01"))
     checks.note_message(ours)
-    assert (counts, checks.fault) == ({"returned": 1}, "")
+    assert (counts, checks.error) == ({"returned": 1}, "")
     checks.note_message(theirs)
     checks.note_message(LocalMessage(theirs.subject, b"1", headers=theirs.headers, receipt=7))
     assert (taken, released, counts["carried_by_another"]) == ([], [7], 2)
-    assert "node b02" in checks.fault
+    assert "node b02" in checks.error
     checks.note_message(LocalMessage("answers.b01", b"2", headers=theirs.headers))
     assert taken == [LocalMessage("answers.b01", b"2", headers=b"NATS/1.0\r\n\r\n")]
 
@@ -140,14 +140,14 @@ def test_a_way_in_one_direction_makes_its_end_unhealthy(monkeypatch: pytest.Monk
         await end.look()
         await begin.look()
         assert all(end.receive(message) for message in to_end)
-        assert not checks.fault  # It may be about to refuse.
+        assert not checks.error  # It may be about to refuse.
         begin.ask()
         assert end.receive(to_end[-1])
-        assert "node b02" in checks.fault
+        assert "node b02" in checks.error
         assert end.is_open
         assert begin.is_open
         monkeypatch.setattr(look_for_nodes, "HEARD_S", 0.0)
-        assert not checks.fault
+        assert not checks.error
 
     asyncio.run(go())
 

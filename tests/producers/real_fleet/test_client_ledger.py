@@ -123,7 +123,7 @@ def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
 
 
 def test_only_what_a_death_cut_is_excused() -> None:
-    """Of 40 s of notifications those around the death are missing and excused; one more is missing and is a fault."""
+    """Of 40 s of notifications those around the death are missing and excused; one more is missing and is an error."""
     ledger = ledger_of(400)
     ledger.deaths.append(death(20_000.0, 20_000.0))
     rng = random.Random(1)

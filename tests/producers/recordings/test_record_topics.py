@@ -387,12 +387,12 @@ def test_a_recorder_is_ready_only_while_kafka_answers_and_its_loop_runs() -> Non
     health = RecorderHealth()
     health.pulse, health.asked = (Pulse(what, 60.0, lambda: now_s) for what in ("the recorder", "asking"))
     assert not health().is_ready
-    assert not health().faults
+    assert not health().errors
     health.has_asked = True
     assert health().is_ready
     now_s = 61.0
     health.pulse.beat()
-    assert (health().is_ready, health().faults, len(health().notes)) == (False, (), 1)
+    assert (health().is_ready, health().errors, len(health().notes)) == (False, (), 1)
     now_s = 122.0
     health.asked.beat()
-    assert len(health().faults) == 1
+    assert len(health().errors) == 1

@@ -151,9 +151,9 @@ def test_a_header_survives_encoding() -> None:
 
 def test_limits_of_a_recording_are_checked() -> None:
     """Impossible sizes, times and levels are reported with the value and the limit."""
-    faults = RecordingLimits(rotate_mb=0, rotate_s=-1, compress_level=23).faults()
-    assert [fault.split()[0] for fault in faults] == ["rotate_mb", "rotate_s", "compress_level"]
-    assert RecordingLimits().faults() == []
+    errors = RecordingLimits(rotate_mb=0, rotate_s=-1, compress_level=23).errors()
+    assert [error.split()[0] for error in errors] == ["rotate_mb", "rotate_s", "compress_level"]
+    assert RecordingLimits().errors() == []
 
 
 def test_a_compressed_block_cannot_exceed_its_bound() -> None:

@@ -9,12 +9,12 @@ from regraft.producers.workloads.checkin_settings import CheckinSettings
 
 def test_defaults_are_faultless() -> None:
     """The workload runs with its defaults."""
-    assert CheckinSettings().faults() == []
-    assert CheckinSettings(linger_days=None).faults() == []
+    assert CheckinSettings().errors() == []
+    assert CheckinSettings(linger_days=None).errors() == []
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("change", "error"),
     [
         ({"user_count": 0}, "user_count is 0: from 1 to 1225"),
         ({"user_count": 1_226}, "user_count is 1226: from 1 to 1225"),
@@ -29,13 +29,13 @@ def test_defaults_are_faultless() -> None:
         ({"connect_spread_s": -1.0}, "connect_spread_s is -1, at least 0"),
     ],
 )
-def test_each_fault_names_value_and_limit(change: dict[str, object], fault: str) -> None:
+def test_each_error_names_value_and_limit(change: dict[str, object], error: str) -> None:
     """Each wrong setting gives one sentence."""
-    faults = replace(CheckinSettings(), **change).faults()  # type: ignore[arg-type]
-    assert len(faults) == 1
-    assert faults[0].startswith(fault)
+    errors = replace(CheckinSettings(), **change).errors()  # type: ignore[arg-type]
+    assert len(errors) == 1
+    assert errors[0].startswith(error)
 
 
-def test_all_faults_are_listed_at_once() -> None:
+def test_all_errors_are_listed_at_once() -> None:
     """One failed start reveals all mistakes."""
-    assert len(CheckinSettings(user_count=0, grid_rows=0, grid_columns=0).faults()) == 3
+    assert len(CheckinSettings(user_count=0, grid_rows=0, grid_columns=0).errors()) == 3

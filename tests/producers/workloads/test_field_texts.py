@@ -35,14 +35,14 @@ def test_an_example_gives_every_field_and_is_made_from_them(form: TextForm) -> N
         ("random_outages", "kinds death", "with every at least"),
     ],
 )
-def test_a_text_that_cannot_be_read_is_a_fault(name: str, text: str, why: str) -> None:
+def test_a_text_that_cannot_be_read_is_a_error(name: str, text: str, why: str) -> None:
     """The sentence shows an example with all words."""
     with pytest.raises(ValueError, match=why):
         FORMS[name].fields(text)
     section: dict[str, Any] = {name: text} if name in EMULATOR_TEXTS else {"workload": {name: text}}
     with pytest.raises(SettingsError) as caught:
         load_settings({"emulator": section})
-    assert any(f"{name} is {text!r}: " in fault for fault in caught.value.faults)
+    assert any(f"{name} is {text!r}: " in error for error in caught.value.errors)
 
 
 def test_texts_reach_the_workload_and_the_outages() -> None:
@@ -65,7 +65,7 @@ def test_former_settings_are_answered_with_the_text_that_holds_them() -> None:
                 given: Any = {field: 1} if section == "emulator" else {"workload": {field: 1}}
                 with pytest.raises(SettingsError) as caught:
                     load_settings({"emulator": given})
-                assert caught.value.faults == (
+                assert caught.value.errors == (
                     f"{section}.{field} is now given by {section}.{name}: write it like {section}.{name} = "
                     f'"{form.example}"',
                 )

@@ -240,16 +240,16 @@ def test_a_span_without_reports_of_brokers_is_an_error(
     assert any(late.end_ms - early.end_ms > WINDOW_MS for early, late in pairwise(over_it.points))
 
 
-def test_all_faults_of_a_call_are_reported_at_once(recorded: tuple[Path, VirtualLoop, Settings]) -> None:
+def test_all_errors_of_a_call_are_reported_at_once(recorded: tuple[Path, VirtualLoop, Settings]) -> None:
     """An unknown planner, a wrong setting, a time outside the recording and a negative duration: four sentences."""
     options = BacktestOptions(
         recorded[0], ("nobody", PEER), {"controller": {"review_ms_max": 0}}, from_ms=1 << 42, closed_loop_s=-1
     )
     with pytest.raises(BacktestError) as raised:
         run_backtest(options, QUIET)
-    faults = "\n".join(raised.value.faults)
+    errors = "\n".join(raised.value.errors)
     for part in ("'nobody' is unknown", "review_ms_max is 0", "--closed-loop-s is -1", "no complete window"):
-        assert part in faults
+        assert part in errors
 
 
 @pytest.mark.parametrize(

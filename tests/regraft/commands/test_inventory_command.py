@@ -99,7 +99,7 @@ def test_check_names_the_missing_pair(tmp_path: Path) -> None:
     answer = RUNNER.invoke(app, ["inventory", "check", str(file), "--json"])
     assert answer.exit_code == 1
     found = json.loads(answer.stdout)
-    assert [fault.split(":")[0] for fault in found["wrong"]] == ["link_cost of b01 and b03 is missing"]
+    assert [error.split(":")[0] for error in found["wrong"]] == ["link_cost of b01 and b03 is missing"]
     assert found["odd"] == []
 
 

@@ -58,7 +58,7 @@ def test_nodes_need_an_inventory(tmp_path: Path) -> None:
     """As every command does that is about an operator's own brokers."""
     answer = RUNNER.invoke(app, ["nodes", "init", "nodes.csv", "--set", f"run.directory={tmp_path / 'run'}"])
     assert isinstance(answer.exception, SettingsError)
-    assert "inventory.json" in answer.exception.faults[0]
+    assert "inventory.json" in answer.exception.errors[0]
 
 
 @pytest.mark.stack

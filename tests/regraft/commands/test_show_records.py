@@ -57,7 +57,7 @@ def test_packed_state_is_shown_row_by_row() -> None:
 def test_an_undecodable_record_is_shown_with_the_reason(body: bytes, reason: str) -> None:
     """The output has its position, the reason and its length."""
     shown = shown_message(telemetry_message(body), TELEMETRY)
-    assert reason in shown["fault"]
+    assert reason in shown["error"]
     assert shown["bytes"] == len(body)
     assert "record" not in shown
 

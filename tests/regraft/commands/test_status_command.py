@@ -44,7 +44,7 @@ def controller(**changes: Any) -> LiveView:
         windows_closed=12,
         windows_incomplete=1,
         cost=(cost_point(NOW_MS - 3_000, 600.0, 1000.0),),
-        faults={"not sent: regraft.events": 2},
+        errors={"not sent: regraft.events": 2},
         limits=ShownLimits(60_000, {"preparing": 20_000, "draining": 60_000}),
     )
     return replace(view, **changes)
@@ -56,7 +56,7 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
 
 
 def test_the_leader_is_reported_and_a_standby_is_healthy() -> None:
-    """A standby knows no windows and no plans and is still healthy; having no leader is a fault."""
+    """A standby knows no windows and no plans and is still healthy; having no leader is an error."""
     leading = judged(leader="c1", term=7)
     assert (leading["verdict"], leading["notes"]) == (HEALTHY, ["c1 leads with term 7"])
     assert (leading["leader"], leading["term"], leading["is_standby"]) == ("c1", 7, False)
@@ -73,7 +73,7 @@ def fleet(*, in_overlay: bool, **changes: Any) -> ShownFleet:
     return replace(ShownFleet(counts={"in_service": 38, "leaving": 1, "dead": 1}, members=(leaving, dead)), **changes)
 
 
-def test_a_dead_broker_is_a_fault_while_it_is_in_the_overlay() -> None:
+def test_a_dead_broker_is_a_error_while_it_is_in_the_overlay() -> None:
     """What crosses it is lost; once the overlay is repaired around it, it is only reported."""
     crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
     assert crossed["verdict"] == DEGRADED
@@ -101,7 +101,7 @@ def test_members_and_repairs_have_their_own_lines() -> None:
 
 
 def test_a_deciding_loop_is_healthy() -> None:
-    """A past fault is shown but is no reason."""
+    """A past error is shown but is no reason."""
     found = judged()
     assert (found["verdict"], found["reasons"], found["notes"]) == (HEALTHY, [], [])
     assert found["cost"] == {
@@ -113,7 +113,7 @@ def test_a_deciding_loop_is_healthy() -> None:
         "bounded": None,
     }
     assert found["window"]["age_ms"] == 3_000
-    assert found["faults"] == {"not sent: regraft.events": 2}
+    assert found["errors"] == {"not sent: regraft.events": 2}
 
 
 def test_the_last_bound_is_reported_with_the_cost_of_its_window() -> None:
@@ -133,19 +133,19 @@ def test_the_last_bound_is_reported_with_the_cost_of_its_window() -> None:
             {"window": window(90_000)},
             "the newest window ended 90 s ago, and nothing is decided on windows older than 60 s",
         ),
-        ({"window": window(is_complete=False, fault="b3 silent")}, "the newest window is incomplete: b3 silent"),
+        ({"window": window(is_complete=False, error="b3 silent")}, "the newest window is incomplete: b3 silent"),
         ({"window": window(clock_offsets_ms={"b3": 2_977, "b4": -20})}, "the clock of b3 is 2.977 s ahead of Kafka's"),
         ({"plans": (plan(PlanPhase.DRAINING, 130_000),)}, "plan-4 has been draining for 130 s"),
         ({"plans": (plan(PlanPhase.PREPARING, 41_000),)}, "plan-4 has been preparing for 41 s"),
     ],
 )
 def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: str) -> None:
-    """Each reason names the fault and its time."""
+    """Each reason names the error and its time."""
     found = judged(**changes)
     assert (found["verdict"], found["reasons"]) == (DEGRADED, [reason])
 
 
-def test_orders_are_no_fault() -> None:
+def test_orders_are_no_error() -> None:
     """A plan in progress or in review, a pause and maintenance are reported next to the verdict."""
     why = {"by": "ann", "reason": "release", "since_ms": NOW_MS, "until_ms": 0}
     away = tuple(Maintenance(**why, broker=broker, evacuate=False) for broker in ("b07", "b09"))

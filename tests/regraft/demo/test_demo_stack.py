@@ -29,7 +29,7 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
             *("--out", str(tmp_path), "--set", "dashboard.port=0", "--set", "demo.kill_every_s=10"),
             timeout_s=700,
         )
-    assert commands.faults == []
+    assert commands.errors == []
     assert watch.seen >= {"java", "valkey-server", "regraft"}
     assert watch.found == []
     assert answer.returncode == 0, answer.stderr[-4000:]

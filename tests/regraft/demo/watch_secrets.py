@@ -79,19 +79,19 @@ class SecretWatch(Watch):
 
 
 class ClientCommands(Watch):
-    """Runs commands against the servers of the run once it is up; ``faults`` holds what went wrong."""
+    """Runs commands against the servers of the run once it is up; ``errors`` holds what went wrong."""
 
     def __init__(self, out: Path, regraft: Callable[..., subprocess.CompletedProcess[str]]) -> None:
         super().__init__(out)
         self._regraft = regraft
         self._is_done = False
-        self.faults = ["no command was run"]
+        self.errors = ["no command was run"]
 
     def look(self) -> None:
         """Run the commands once, when the last stage has started."""
         if self._is_done or not (self.out / "run" / "emulator.json").exists():
             return
-        self._is_done, self.faults = True, []
+        self._is_done, self.errors = True, []
         recording = ("record", "--out", str(self.out / "rec.avro"), "--duration", "3")
         inventory = ("--set", f"run.directory={self.out / 'run'}")
         for command in (
@@ -108,6 +108,6 @@ class ClientCommands(Watch):
                 if is_well and not (command[0] == "status" and "status files" in answer.stdout):
                     break
             else:
-                self.faults.append(f"{command}: {answer.returncode} {answer.stdout[-800:]} {answer.stderr[-800:]}")
+                self.errors.append(f"{command}: {answer.returncode} {answer.stdout[-800:]} {answer.stderr[-800:]}")
         if (self.out / "rec.avro").stat().st_size < 10_000:
-            self.faults.append("the recording is empty")
+            self.errors.append("the recording is empty")

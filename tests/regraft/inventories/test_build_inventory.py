@@ -49,7 +49,7 @@ def test_brokers_that_nothing_connects_are_named() -> None:
     found = FoundBrokers(["a", "b", "c"], {("a", "b"): 2.0})
     with pytest.raises(SourceError) as raised:
         build_inventory(found, STAY)
-    assert [fault.split(",")[0] for fault in raised.value.faults] == [
+    assert [error.split(",")[0] for error in raised.value.errors] == [
         "nothing is known about the delay between a and c",
         "nothing is known about the delay between b and c",
     ]
@@ -86,7 +86,7 @@ def test_prices_need_every_pair_of_regions() -> None:
     del tariff.link_per_gb["zrh", "cdg"], tariff.access_per_gb["cdg"]
     with pytest.raises(SourceError) as raised:
         build_inventory(found, Wishes(8, clients_stay=True, prices=tariff))
-    assert raised.value.faults == (
+    assert raised.value.errors == (
         "the price from zrh to cdg is missing, for a and b",
         "the price from cdg to clients is missing, for b",
     )
@@ -150,12 +150,12 @@ def test_what_is_built_can_be_read(count: int, seed: int) -> None:
     try:
         inventory, _ = build_inventory(found, STAY)
     except SourceError as error:
-        faults = error.faults
+        errors = error.errors
     else:
-        faults = ()
+        errors = ()
         assert parse_inventory(inventory.to_json(), "test").brokers == tuple(names)
         assert all(inventory.cost_of_link(*pair) == round(found.delays_ms[pair], 4) for pair in pairs)
-    assert all("nothing is known about the delay between" in fault for fault in faults)
+    assert all("nothing is known about the delay between" in error for error in errors)
 
 
 def test_made_inventories_load(tmp_path: Path) -> None:

@@ -41,13 +41,13 @@ def test_a_table_of_brokers_has_what_is_known(tmp_path: Path) -> None:
     assert (found.agent_of, found.region_of) == ({"b01": "west"}, {"b01": "eu"})
 
 
-def test_all_faults_of_a_table_are_named_by_line(tmp_path: Path) -> None:
+def test_all_errors_of_a_table_are_named_by_line(tmp_path: Path) -> None:
     """One reading shows them all."""
     file = tmp_path / "brokers.csv"
     file.write_text("broker,processing_cost\n,1\nb01,fast\nb02,-1\nb03,1,2\nb04,inf\n")
     with pytest.raises(SourceError) as raised:
         read_brokers(str(file))
-    assert raised.value.faults == (
+    assert raised.value.errors == (
         f"{file}, line 2: broker is empty",
         f"{file}, line 3: processing_cost is 'fast': it must be a number of at least 0",
         f"{file}, line 4: processing_cost is '-1': it must be a number of at least 0",
@@ -62,7 +62,7 @@ def test_a_misspelt_column_is_answered_with_the_right_one(tmp_path: Path) -> Non
     file.write_text("from,too,rtt_ms\na,b,3\n")
     with pytest.raises(SourceError) as raised:
         read_round_trips([file])
-    assert raised.value.faults == (
+    assert raised.value.errors == (
         f"{file}: too is not a column: did you mean to?",
         f"{file} has no column to: its first line must name it",
     )
@@ -154,9 +154,9 @@ def test_any_text_is_a_source_or_a_sentence(tmp_path_factory: pytest.TempPathFac
     """No file ends a command with a traceback."""
     file = tmp_path_factory.getbasetemp() / name
     file.write_text(f"graph [ {text}" if name == "x.gml" else text, encoding="utf-8", errors="replace")
-    faults: tuple[str, ...] = ("none",)
+    errors: tuple[str, ...] = ("none",)
     try:
         read_topology(file) if name in ("x.gml", "x.graphml") else read_round_trips([file])
     except SourceError as error:
-        faults = error.faults
-    assert all(faults)
+        errors = error.errors
+    assert all(errors)

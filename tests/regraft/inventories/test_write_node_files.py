@@ -69,7 +69,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
     file = table_of(tmp_path, table)
     with pytest.raises(SourceError) as raised:
         node_files(replace(INVENTORY, clients_stay=False), read_nodes(file), {}, "/d")
-    faults = [fault.removeprefix(f"{file}, ") for fault in raised.value.faults]
+    errors = [error.removeprefix(f"{file}, ") for error in raised.value.errors]
     for start in (
         'the inventory has no "clients_stay": true',
         "line 2: b00 is listed 2 times",
@@ -80,7 +80,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
         "line 2: run: sample_share is 5",
         "b01 is a broker of the inventory, but has no line",
     ):
-        assert any(fault.startswith(start) for fault in faults), (start, faults)
+        assert any(error.startswith(start) for error in errors), (start, errors)
 
 
 def test_nodes_of_a_ring_are_refused(tmp_path: Path) -> None:

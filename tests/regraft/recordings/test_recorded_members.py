@@ -94,7 +94,7 @@ def test_the_overlay_that_an_added_broker_joined_is_costed(tmp_path: Path) -> No
     options = BacktestOptions(file, ("swap_links_cost",), closed_loop_s=0)
     found = run_backtest(options, Console(quiet=True))
     recorded = next(one for one in found.outcomes if one.planner == RECORDED)
-    assert not found.faults
+    assert not found.errors
     assert not recorded.windows_unknown
     assert recorded.points[-1].end_ms > begun_ms + 5_000
 

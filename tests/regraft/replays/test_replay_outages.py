@@ -66,7 +66,7 @@ def test_a_repair_and_a_return_are_decided_again(recording: Recording) -> None:
 def test_planners_are_backtested_on_it(recording: Recording) -> None:
     """In both modes: open with overlays of other brokers, closed with the death that the settings schedule."""
     found = run_backtest(BacktestOptions(recording.path, (PLANNER,), closed_loop_s=CLOSED_S), Console(quiet=True))
-    assert not found.faults
+    assert not found.errors
     assert {one.mode for one in found.outcomes} == {Mode.OPEN_LOOP, Mode.CLOSED_LOOP}
     assert all(one.points and not one.windows_unknown for one in found.outcomes)
     closed = next(one.deliveries for one in found.outcomes if one.deliveries is not None)

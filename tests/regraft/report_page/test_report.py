@@ -70,7 +70,7 @@ def test_the_report_of_a_run_without_windows_and_plans_says_so() -> None:
     """The report of a run in which nothing happened explains itself."""
     text = build_report(empty_run())
     assert "No plan was made in this run" in text
-    assert "Not a success" in text
+    assert "Failed" in text
     _Page(text)
 
 
@@ -177,8 +177,8 @@ def test_the_report_compares_every_planner_on_the_same_traffic() -> None:
 
 
 def test_the_report_says_if_a_shadow_failed_or_restarted() -> None:
-    """Figures of such a shadow are marked, and its fault is shown as text."""
-    shadow = replace(small_shadow(None), faults=3, fault_text="KeyError: <b00>", starts=2)
+    """Figures of such a shadow are marked, and its error is shown as text."""
+    shadow = replace(small_shadow(None), errors=3, error_text="KeyError: <b00>", starts=2)
     text = build_report(replace(small_run(), shadows=(shadow,)))
     assert "swap_links_ci failed 3 times: KeyError: &lt;b00&gt;." in text
     assert "Shadow planners started 2 times" in text

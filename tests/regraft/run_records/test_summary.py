@@ -44,7 +44,7 @@ def test_a_machine_that_was_too_slow_is_named_before_what_follows_from_it() -> N
     assert others == failures({**summary, "plans_completed": 0})
 
 
-def test_bursts_are_reported_by_routing_and_only_disorder_on_detours_is_no_fault() -> None:
+def test_bursts_are_reported_by_routing_and_only_disorder_on_detours_is_no_error() -> None:
     """What was not measured is None."""
     summary = summarise(scot_run())
     assert (summary["delay_ms_p95_static"], summary["delay_ms_p95_dynamic"]) == (900.0, 800.0)
@@ -88,10 +88,10 @@ def test_a_run_that_keeps_its_promises_has_no_failures() -> None:
     assert failures(summarise(small_run())) == []
 
 
-@pytest.mark.parametrize("fault", ["lost", "repeated", "out_of_order"])
-def test_one_wrong_delivery_fails_the_run(fault: str) -> None:
+@pytest.mark.parametrize("error", ["lost", "repeated", "out_of_order"])
+def test_one_wrong_delivery_fails_the_run(error: str) -> None:
     """A single lost, repeated or reordered notification is a failure."""
-    ledger = DeliveryLedger(published=16, expected=34, delivered=34, final=True, **{fault: 1})
+    ledger = DeliveryLedger(published=16, expected=34, delivered=34, final=True, **{error: 1})
     (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
     assert reason.startswith("1 deliveries")
 
@@ -237,7 +237,7 @@ def test_the_summary_has_what_each_shadow_planner_would_have_saved() -> None:
     """Shadow and acting planner are compared with the same overlay on the same windows."""
     summary = summarise(small_run())
     figures = summary["shadows"]["swap_links_ci"]
-    assert (figures["cost_final"], figures["plans"], figures["faults"]) == (60.0, 2, 0)
+    assert (figures["cost_final"], figures["plans"], figures["errors"]) == (60.0, 2, 0)
     assert figures["cost_reduction_share"] == pytest.approx(1 - 60 / 164.8, abs=1e-4)
     assert (summary["planner"], summary["horizon_windows"], summary["subscription_lifetime_s"]) == (
         "swap_links_cost", 6, 20.25,

@@ -17,10 +17,10 @@ FAST = {"run": {"clock_speed": 20.0, "clock_origin_ms": 1_000_000}}
 ANY_TIME = {"streaming": {"future_ms_max": None}}
 
 
-def _faults(flags: dict[str, dict[str, object]]) -> tuple[str, ...]:
+def _errors(flags: dict[str, dict[str, object]]) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
         load_settings(flags)
-    return caught.value.faults
+    return caught.value.errors
 
 
 def test_all_stages_have_the_clock_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,26 +36,26 @@ def test_all_stages_have_the_clock_of_the_run(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_fast_clock_needs_its_origin_and_no_check_against_kafkas_time() -> None:
     """Event times run away from Kafka's timestamps, so thousands of records would be refused."""
-    (fault,) = _faults({"run": {"clock_speed": 20.0}, **ANY_TIME})
-    assert fault.startswith("run: clock_speed is 20 without clock_origin_ms")
-    (fault,) = _faults(FAST)
-    assert fault.startswith("streaming.future_ms_max is 1000 at run.clock_speed 20: set it to none")
-    assert "event times diverge from Kafka's" in fault
+    (error,) = _errors({"run": {"clock_speed": 20.0}, **ANY_TIME})
+    assert error.startswith("run: clock_speed is 20 without clock_origin_ms")
+    (error,) = _errors(FAST)
+    assert error.startswith("streaming.future_ms_max is 1000 at run.clock_speed 20: set it to none")
+    assert "event times diverge from Kafka's" in error
     assert load_settings({**FAST, **ANY_TIME}).streaming.bounds == EventBounds()
 
 
 def test_two_stages_cannot_share_a_metrics_port() -> None:
     """A port outside the valid range is refused, too."""
     flags = {name: {"metrics_port": 9101} for name in ("streaming", "controller")}
-    assert _faults(flags) == ("controller.metrics_port is 9101, that of streaming: give each stage its own port",)
-    (fault,) = _faults({"emulator": {"metrics_port": 70_000}})
-    assert fault == "emulator: metrics_port is 70000: from 1 to 65535, or none to open no port"
+    assert _errors(flags) == ("controller.metrics_port is 9101, that of streaming: give each stage its own port",)
+    (error,) = _errors({"emulator": {"metrics_port": 70_000}})
+    assert error == "emulator: metrics_port is 70000: from 1 to 65535, or none to open no port"
 
 
 def test_an_unknown_log_level_is_reported() -> None:
     """The message lists the levels."""
-    (fault,) = _faults({"run": {"log_level": "loud"}})
-    assert fault == "run: log_level is 'loud': one of debug, info, warning, error, critical"
+    (error,) = _errors({"run": {"log_level": "loud"}})
+    assert error == "run: log_level is 'loud': one of debug, info, warning, error, critical"
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])

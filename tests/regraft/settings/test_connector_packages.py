@@ -25,7 +25,7 @@ class BusSettings(ConnectorSettings):
 
     line: Annotated[str, "which line of the bus"] = "a"
 
-    def faults(self):
+    def errors(self):
         return [] if self.line else ["line is empty: name one"]
 
 
@@ -50,10 +50,10 @@ def settings_with(connector: str, **own: object) -> Settings:
     return load_settings({"node": {"broker": "b01", "connector": connector}, **tables})
 
 
-def faults_of(connector: str, **own: object) -> tuple[str, ...]:
+def errors_of(connector: str, **own: object) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
         settings_with(connector, **own)
-    return caught.value.faults
+    return caught.value.errors
 
 
 def test_a_connector_of_another_package_is_configured_and_made(
@@ -76,26 +76,26 @@ def test_a_connector_of_another_package_is_configured_and_made(
 def test_its_settings_are_checked_like_those_of_ours(packages: PlannerPackages) -> None:
     """Unknown and wrong ones, and those of another connector, in both directions."""
     packages.install("lines_two", SOURCE, group=GROUP, bus="SPEC")
-    assert faults_of("bus://h:1", lines="b") == ("connectors.bus.lines is not a setting: did you mean line?",)
-    assert faults_of("bus://h:1", line="") == ("connectors.bus: line is empty: name one",)
-    (fault,) = faults_of("mqtt://h:1", line="b")
-    assert fault.startswith("connectors.bus.line is b, but it belongs to the connector bus, and this node's connector")
+    assert errors_of("bus://h:1", lines="b") == ("connectors.bus.lines is not a setting: did you mean line?",)
+    assert errors_of("bus://h:1", line="") == ("connectors.bus: line is empty: name one",)
+    (error,) = errors_of("mqtt://h:1", line="b")
+    assert error.startswith("connectors.bus.line is b, but it belongs to the connector bus, and this node's connector")
     with pytest.raises(SettingsError) as caught:
         load_settings({"node": {"connector": "bus://h:1"}, "connectors": {"mqtt": {"log_file": "x"}}})
-    assert caught.value.faults[0].startswith("connectors.mqtt.log_file is x, but it belongs to the connector mqtt")
+    assert caught.value.errors[0].startswith("connectors.mqtt.log_file is x, but it belongs to the connector mqtt")
 
 
 def test_an_unknown_address_is_answered_with_all_that_are_known(packages: PlannerPackages) -> None:
     """Those of other packages included, of which none is imported."""
     packages.install("lines_three", "raise SystemError('imported')", group=GROUP, bus="SPEC")
-    (fault,) = faults_of("car://h:1")
-    assert fault == (
+    (error,) = errors_of("car://h:1")
+    assert error == (
         "node: connector is 'car://h:1': there are nats://HOST:PORT, mqtt://HOST:PORT, amqp://HOST:PORT/VHOST, and "
         "tls, mqtts and amqps with TLS; and bus:// of other packages"
     )
     with pytest.raises(SettingsError) as caught:
         load_settings({"connectors": {"mqt": {}}})
-    assert caught.value.faults == ("connectors.mqt: connector 'mqt' is unknown: did you mean mqtt?",)
+    assert caught.value.errors == ("connectors.mqt: connector 'mqt' is unknown: did you mean mqtt?",)
 
 
 BROKEN = """
@@ -111,7 +111,7 @@ BROKEN = """
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"),
+    ("name", "error"),
     [
         ("number", "it is a int, not a ConnectorSpec"),
         ("other", "it calls itself 'bus', its entry point must have the same name"),
@@ -121,28 +121,28 @@ BROKEN = """
         ("odd", "its secure_scheme is 'even', it must be 'odds', or empty without TLS"),
     ],
 )
-def test_an_invalid_connector_is_reported_if_it_is_named(packages: PlannerPackages, name: str, fault: str) -> None:
+def test_an_invalid_connector_is_reported_if_it_is_named(packages: PlannerPackages, name: str, error: str) -> None:
     """One sentence at the start names the package that it is from."""
     packages.install(f"bad_{name}", BROKEN, group=GROUP, **{name: name})
     with pytest.raises(SettingsError) as caught:
         load_settings({"connectors": {name: {}}})
-    text = f"connector {name!r} of bad_{name} (bad_{name}:{name}) is not a connector: {fault}"
-    assert caught.value.faults == (f"connectors.{name}: {text}",)
+    text = f"connector {name!r} of bad_{name} (bad_{name}:{name}) is not a connector: {error}"
+    assert caught.value.errors == (f"connectors.{name}: {text}",)
 
 
 def test_a_package_that_cannot_be_used_affects_only_nodes_that_name_it(packages: PlannerPackages) -> None:
     """All others start as without it."""
     packages.install("lines_four", "import no_such_library", group=GROUP, bus="SPEC")
-    (fault,) = faults_of("bus://h:1")
-    assert fault.startswith("node: connector 'bus' cannot be imported from lines_four (lines_four:SPEC), Module")
+    (error,) = errors_of("bus://h:1")
+    assert error.startswith("node: connector 'bus' cannot be imported from lines_four (lines_four:SPEC), Module")
     assert settings_with("mqtt://h:1").node.connector == "mqtt://h:1"
 
 
 def test_the_name_of_a_connector_must_be_unique(packages: PlannerPackages) -> None:
     """It would be ambiguous which one opens."""
     packages.install("lines_five", SOURCE, group=GROUP, mqtt="SPEC")
-    (fault,) = faults_of("mqtt://h:1")
-    assert fault == (
+    (error,) = errors_of("mqtt://h:1")
+    assert error == (
         "node: connector 'mqtt' is installed more than once, in Regraft itself and in lines_five (lines_five:SPEC): "
         "uninstall all but one"
     )

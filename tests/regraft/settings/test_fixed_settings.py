@@ -25,7 +25,7 @@ def test_a_former_setting_is_refused_with_the_value_that_holds(name: str, monkey
     monkeypatch.setenv(f"REGRAFT_{name.replace('.', '__').upper()}", str(FIXED[name]) or "none")
     with pytest.raises(SettingsError) as caught:
         load_settings()
-    assert caught.value.faults == (f"{name} is {fixed_text(name)}: remove it",)
+    assert caught.value.errors == (f"{name} is {fixed_text(name)}: remove it",)
 
 
 def test_the_sentence_has_the_unit() -> None:

@@ -26,11 +26,11 @@ def test_without_an_inventory_no_command_invents_brokers(command: list[str], tmp
     """One sentence names the setting, the file, the page and the command that makes it; nothing is written."""
     answer = CliRunner().invoke(app, [*command, "--set", f"run.directory={tmp_path / 'run'}"])
     assert isinstance(answer.exception, SettingsError)
-    [fault] = answer.exception.faults
-    assert f"run.directory is '{tmp_path}/run'" in fault
+    [error] = answer.exception.errors
+    assert f"run.directory is '{tmp_path}/run'" in error
     for part in (f"{tmp_path}/run/inventory.json", "regraft inventory make", "docs/inventory.md"):
-        assert part in fault
-    assert ("--emulate" in fault) == (command[:2] in (["run"], ["stage", "control"], ["stage", "stream"]))
+        assert part in error
+    assert ("--emulate" in error) == (command[:2] in (["run"], ["stage", "control"], ["stage", "stream"]))
     assert not (tmp_path / "run").exists()
 
 

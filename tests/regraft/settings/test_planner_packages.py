@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.planners import planner_registry
-from regraft.controller.planners.planner_registry import OF_THE_LAB, PLANNERS, PlannerError, kind_faults, planner_spec
+from regraft.controller.planners.planner_registry import OF_THE_LAB, PLANNERS, PlannerError, kind_errors, planner_spec
 from regraft.schemas.plan import PlanPhase
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from tests.controller.planner_packages import SOURCE, PlannerPackages, planner_packages
@@ -23,10 +23,10 @@ def settings_with(planner: str, **chosen: object) -> Settings:
     return load_settings({"controller": {"planner": planner}, "planners": {planner: chosen} if chosen else {}})
 
 
-def faults_of(planner: str, **chosen: object) -> tuple[str, ...]:
+def errors_of(planner: str, **chosen: object) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
         settings_with(planner, **chosen)
-    return caught.value.faults
+    return caught.value.errors
 
 
 def test_a_planner_of_another_package_is_configured_and_plans(packages: PlannerPackages) -> None:
@@ -52,21 +52,21 @@ def test_a_planner_of_another_package_is_configured_and_plans(packages: PlannerP
 
 
 def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They pass through the environment like those of our own planners; faults in them are reported, too."""
+    """They pass through the environment like those of our own planners; errors in them are reported, too."""
     packages.install("stars_two", SOURCE, join_all="SPEC")
     settings = settings_with("join_all", broker="b03")
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     assert load_settings() == settings
-    assert faults_of("join_all", gain_per_s=0.0) == ("planners.join_all: gain_per_s is 0.0: above 0",)
-    assert faults_of("join_all", brooker="b01") == ("planners.join_all.brooker is not a setting: did you mean broker?",)
+    assert errors_of("join_all", gain_per_s=0.0) == ("planners.join_all: gain_per_s is 0.0: above 0",)
+    assert errors_of("join_all", brooker="b01") == ("planners.join_all.brooker is not a setting: did you mean broker?",)
 
 
 def test_an_unknown_name_is_answered_with_those_of_other_packages_too(packages: PlannerPackages) -> None:
     """Listing them imports nothing."""
     packages.install("stars_three", "raise SystemError('imported')", join_all="SPEC")
     known = ", ".join(sorted({*PLANNERS, "join_all", *OF_THE_LAB}))
-    assert faults_of("join_some") == (f"controller: planner 'join_some' is unknown: use one of {known}",)
+    assert errors_of("join_some") == (f"controller: planner 'join_some' is unknown: use one of {known}",)
 
 
 def test_without_the_lab_its_planners_are_answered_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +74,8 @@ def test_without_the_lab_its_planners_are_answered_with_how_to_install_it(monkey
     assert {planner_spec(name).name for name in OF_THE_LAB} == set(OF_THE_LAB)
     monkeypatch.setattr(planner_registry, "offered_parts", lambda group, path: {})
     for name in OF_THE_LAB:
-        (fault,) = faults_of(name)
-        assert fault == (
+        (error,) = errors_of(name)
+        assert error == (
             f"controller: planner {name!r} is a planner of Regraft's lab: run `pip install ./lab` in a checkout"
         )
 
@@ -108,7 +108,7 @@ BROKEN = """
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"),
+    ("name", "error"),
     [
         ("number", "it is a int, not a PlannerSpec"),
         ("mesh", "it is for overlays of kind 'mesh', known are ring, scot, tree"),
@@ -120,21 +120,21 @@ BROKEN = """
         ("Loud", "its name must be lower-case words joined by single underscores"),
     ],
 )
-def test_an_invalid_planner_is_reported_if_it_is_named(packages: PlannerPackages, name: str, fault: str) -> None:
+def test_an_invalid_planner_is_reported_if_it_is_named(packages: PlannerPackages, name: str, error: str) -> None:
     """One sentence at the start names the package that it is from."""
     package = f"broken_{name.lower()}"
     packages.install(package, BROKEN, **{name: name})
-    fault_text = f"planner '{name}' of {package} ({package}:{name}) is not a planner: {fault}"
-    assert faults_of(name) == (f"controller: {fault_text}",)
+    error_text = f"planner '{name}' of {package} ({package}:{name}) is not a planner: {error}"
+    assert errors_of(name) == (f"controller: {error_text}",)
     with pytest.raises(SettingsError) as caught:
         load_settings({"planners": {name: {}}})
-    assert caught.value.faults == (f"planners.{name}: {fault_text}",)
+    assert caught.value.errors == (f"planners.{name}: {error_text}",)
 
 
 def test_a_package_that_cannot_be_imported_affects_only_runs_that_name_it(packages: PlannerPackages) -> None:
     """All other runs start as without it; the sentence contains the name of the missing module."""
     packages.install("lacking", "import no_such_library", join_all="SPEC")
-    assert faults_of("join_all") == (
+    assert errors_of("join_all") == (
         "controller: planner 'join_all' cannot be imported from lacking (lacking:SPEC), ModuleNotFoundError: No module "
         "named 'no_such_library': install what it needs, or another version of it",
     )
@@ -145,10 +145,10 @@ def test_a_planner_name_must_be_unique(packages: PlannerPackages) -> None:
     """It would be ambiguous, whether the other planner is ours or from a second package."""
     packages.install("stars_four", SOURCE, join_all="SPEC", swap_links_ci="SPEC")
     packages.install("stars_five", SOURCE, join_all="SPEC")
-    (fault,) = faults_of("join_all")
-    assert fault.startswith("controller: planner 'join_all' is installed more than once, in stars_")
-    assert fault.endswith("): uninstall all but one")
-    assert faults_of("swap_links_ci") == (
+    (error,) = errors_of("join_all")
+    assert error.startswith("controller: planner 'join_all' is installed more than once, in stars_")
+    assert error.endswith("): uninstall all but one")
+    assert errors_of("swap_links_ci") == (
         "controller: planner 'swap_links_ci' is installed more than once, in Regraft itself and in stars_four "
         "(stars_four:SPEC): uninstall all but one",
     )
@@ -159,8 +159,8 @@ def test_a_planner_of_another_package_must_suit_the_overlay(packages: PlannerPac
     """Its kind is checked like that of our own planners."""
     packages.install("stars_six", SOURCE, join_all="SPEC")
     settings = settings_with("join_all").controller
-    assert kind_faults(settings, "tree") == []
-    assert kind_faults(settings, "ring")[0].startswith(
+    assert kind_errors(settings, "tree") == []
+    assert kind_errors(settings, "ring")[0].startswith(
         "planner 'join_all' does not plan for this overlay's kind (ring)"
     )
     with pytest.raises(PlannerError, match="'join_none' is unknown"):

@@ -22,10 +22,10 @@ from regraft.settings.moved_settings import (
 from regraft.settings.run_settings import SettingsError, load_settings
 
 
-def faults_of(**given: object) -> tuple[str, ...]:
+def errors_of(**given: object) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
         load_settings(**given)  # type: ignore[arg-type]
-    return caught.value.faults
+    return caught.value.errors
 
 
 def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,14 +47,14 @@ def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch:
     assert settings.to_record()["planners"]["swap_links_ci"] == {"horizon_hops": 6}
 
 
-def test_faults_of_planners_are_reported_with_all_others(tmp_path: Path) -> None:
+def test_errors_of_planners_are_reported_with_all_others(tmp_path: Path) -> None:
     """Unknown planners and settings, wrong types and wrong values, each with its full name."""
     given = {
         "swap_links_ci": {"horizon_hop": 5, "horizon_hops": "many"},
         "swap_links_cl": {},
         "place_users_dynatops": 3,
     }
-    assert sorted(faults_of(flags={"planners": given})) == [
+    assert sorted(errors_of(flags={"planners": given})) == [
         "planners.place_users_dynatops is 3: write a table, as in [planners.place_users_dynatops]",
         "planners.swap_links_ci.horizon_hop is not a setting: did you mean horizon_hops?",
         "planners.swap_links_ci.horizon_hops is 'many': input should be a valid integer, unable to parse string as an "
@@ -63,20 +63,20 @@ def test_faults_of_planners_are_reported_with_all_others(tmp_path: Path) -> None
     ]
     file = tmp_path / "own.toml"
     file.write_text("planners = 3\n")
-    assert faults_of(file=file) == ("planners is 3: input should be a valid dictionary (the default is {})",)
+    assert errors_of(file=file) == ("planners is 3: input should be a valid dictionary (the default is {})",)
 
 
 @pytest.mark.parametrize("name", sorted(TO_PLANNERS))
 def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds for any source; each new name is a setting of that planner and not of the controller."""
     monkeypatch.setenv(f"REGRAFT_CONTROLLER__{name.upper()}", "1")
-    (fault,) = faults_of()
+    (error,) = errors_of()
     new = [f"planners.{planner}.{name}" for planner in TO_PLANNERS[name]]
     if all(each in FIXED for each in new):
-        assert fault == f"controller.{name} is {fixed_text(new[0])}: remove it"
+        assert error == f"controller.{name} is {fixed_text(new[0])}: remove it"
     else:
         shown = " and ".join(each for each in new if each not in FIXED)
-        assert fault == f"controller.{name} has moved, as each planner has its own settings: give {shown} instead"
+        assert error == f"controller.{name} has moved, as each planner has its own settings: give {shown} instead"
     assert all(
         name in {field.name for field in fields(planner_spec(planner).settings)} for planner in TO_PLANNERS[name]
     )
@@ -111,7 +111,7 @@ def test_a_renamed_setting_is_accepted_with_a_warning(old: str) -> None:
     named = with_renamed(given, lambda *names: warned.append(names))
     if RENAMED[old] in FIXED:
         assert (named, warned) == (given, [])
-        assert faults_of(flags=given)[0] == f"{old} is {fixed_text(RENAMED[old])}: remove it"
+        assert errors_of(flags=given)[0] == f"{old} is {fixed_text(RENAMED[old])}: remove it"
         return
     assert warned == [(old, RENAMED[old])]
     found: Any = named
@@ -134,15 +134,15 @@ def test_a_setting_that_two_connectors_have_goes_to_the_one_in_use(
     assert (own.filters, own.durable_session) == (("a",), True)
     both = {"node": {"connector_filters": ["b"]}, "connectors": {used: {"filters": ["c"]}}}
     new = f"connectors.{used}.filters"
-    assert faults_of(flags=both, file=file) == (
+    assert errors_of(flags=both, file=file) == (
         f"node.connector_filters is now called {new}, which is given as well: remove the old name",
     )
 
 
 def test_an_old_name_of_another_connector_is_refused_under_its_new_one() -> None:
     """It was refused before, too."""
-    (fault,) = faults_of(flags={"node": {"connector": "nats://h:1", "connector_filters": ["a"]}})
-    assert fault.startswith("connectors.mqtt.filters is a, but it belongs to the connector mqtt")
+    (error,) = errors_of(flags={"node": {"connector": "nats://h:1", "connector_filters": ["a"]}})
+    assert error.startswith("connectors.mqtt.filters is a, but it belongs to the connector mqtt")
 
 
 def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,8 +154,8 @@ def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkey
     assert (node.connector, node.connector_user) == ("nats://127.0.0.1:7422", "regraft")
     assert node.connector_password_file == Path("secret")
     both = {"node": {"door_api": "http://a:1", "connector_api": "http://a:1"}}
-    (fault,) = [each for each in faults_of(flags=both, file=file) if "door" in each]
-    assert fault == "node.door_api is now called node.connector_api, which is given as well: remove the old name"
+    (error,) = [each for each in errors_of(flags=both, file=file) if "door" in each]
+    assert error == "node.door_api is now called node.connector_api, which is given as well: remove the old name"
 
 
 @pytest.mark.parametrize("old", sorted(name for name in RENAMED if name.startswith("planners.")))

@@ -12,15 +12,15 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
 from regraft.settings.settings_example import example_text, servers_text, settings_text, toml_text
-from regraft.settings.settings_model import SettingsModel, collect_faults, settings_model, to_dataclass
+from regraft.settings.settings_model import SettingsModel, collect_errors, settings_model, to_dataclass
 
 SETTINGS_MAX = 150  # It only shrinks.
 
 
-def _faults(**given: object) -> tuple[str, ...]:
+def _errors(**given: object) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
         load_settings(**given)  # type: ignore[arg-type]
-    return caught.value.faults
+    return caught.value.errors
 
 
 def test_without_anything_given_every_stage_has_its_own_defaults() -> None:
@@ -81,12 +81,12 @@ def test_every_stage_reaches_the_same_kafka_under_its_own_name() -> None:
     assert settings.kafka.access == KafkaAccess("kafka:9092", "regraft", settings.kafka.security)
 
 
-def test_all_faults_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_errors_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong types, unknown names, wrong values and wrong relations are listed once each, from any source."""
     file = tmp_path / "own.toml"
     file.write_text('[streaming]\nwindow_ms = "long"\n[colours]\nsky = "blue"\n[controller.decision]\npay_bac_s = 1\n')
     monkeypatch.setenv("REGRAFT_RUN__SEED", "many")
-    faults = _faults(flags={"demo": {"degree_max": 1, "kill_every_s": 0}, "streaming": {"grace_ms": 60_000}}, file=file)
+    errors = _errors(flags={"demo": {"degree_max": 1, "kill_every_s": 0}, "streaming": {"grace_ms": 60_000}}, file=file)
     for wanted in (
         "streaming.window_ms is 'long'",
         "colours is not a setting",
@@ -96,23 +96,23 @@ def test_all_faults_are_listed_at_once(tmp_path: Path, monkeypatch: pytest.Monke
         "demo: kill_every_s is 0",
         "streaming.grace_ms is 60000",
     ):
-        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
+        assert sum(wanted in error for error in errors) == 1, (wanted, errors)
 
 
-def test_a_missing_or_broken_file_is_a_fault(tmp_path: Path) -> None:
+def test_a_missing_or_broken_file_is_a_error(tmp_path: Path) -> None:
     """The sentence names the file and what to do."""
-    assert "absent.toml cannot be read" in _faults(file=tmp_path / "absent.toml")[0]
+    assert "absent.toml cannot be read" in _errors(file=tmp_path / "absent.toml")[0]
     broken = tmp_path / "broken.toml"
     broken.write_text("[run\n")
-    assert "is not TOML" in _faults(file=broken)[0]
+    assert "is not TOML" in _errors(file=broken)[0]
 
 
 def test_relations_between_stages_are_checked() -> None:
     """A state must not be stale before the next window can close, whatever the length of windows."""
     for window_ms in (1_000, 5_000, 60_000):
         given = {"window_ms": window_ms, "catch_up_grace_ms": 3 * window_ms}
-        (fault,) = _faults(flags={"streaming": given | {"grace_ms": 3 * window_ms}})
-        assert f"it must be less than 3 windows of {window_ms} ms" in fault
+        (error,) = _errors(flags={"streaming": given | {"grace_ms": 3 * window_ms}})
+        assert f"it must be less than 3 windows of {window_ms} ms" in error
         settings = load_settings({"streaming": given | {"grace_ms": 3 * window_ms - 1}})
         newest_ms = 4 * window_ms + settings.streaming.trigger_ms
         assert newest_ms < settings.controller.decision.window_age_ms_max
@@ -158,17 +158,17 @@ def test_a_child_process_gets_exactly_the_same_settings(monkeypatch: pytest.Monk
         ("alerts", "webhooks", ["http://127.0.0.1/\0"]),
     ],
 )
-def test_a_control_character_in_any_setting_is_a_fault(table: str, name: str, value: object) -> None:
+def test_a_control_character_in_any_setting_is_a_error(table: str, name: str, value: object) -> None:
     """A null in a file's name ends the process that opens it, and no child process can be given one."""
-    faults = _faults(flags={table: {name: value}})
-    assert [fault for fault in faults if fault.startswith(f"{table}.{name} is ")], faults
-    assert all("control character" in fault for fault in faults)
+    errors = _errors(flags={table: {name: value}})
+    assert [error for error in errors if error.startswith(f"{table}.{name} is ")], errors
+    assert all("control character" in error for error in errors)
 
 
 @pytest.mark.parametrize("table", ["emulator", "node", "streaming", "controller", "alerts"])
-def test_a_host_for_metrics_without_a_port_is_a_fault(table: str) -> None:
+def test_a_host_for_metrics_without_a_port_is_a_error(table: str) -> None:
     """Nothing would be served there, and a supervisor that asks for /ready would wait."""
-    assert _faults(flags={"run": {"metrics_host": "0.0.0.0"}}) == (
+    assert _errors(flags={"run": {"metrics_host": "0.0.0.0"}}) == (
         "run.metrics_host is 0.0.0.0, but no stage has a metrics_port, so nothing is served: give a port, or leave it "
         "out",
     )
@@ -184,21 +184,21 @@ def test_the_host_for_metrics_may_have_its_old_names(monkeypatch: pytest.MonkeyP
     assert load_settings().run.metrics_host == "0.0.0.0"
     flags = {name: {"metrics_host": host} for name, host in (("streaming", "10.0.0.1"), ("controller", "10.0.0.1"))}
     assert load_settings(flags).controller.metrics_host == "10.0.0.1"
-    assert _faults(flags=flags | {"alerts": {"metrics_host": "10.0.0.2"}}) == (
+    assert _errors(flags=flags | {"alerts": {"metrics_host": "10.0.0.2"}}) == (
         "alerts.metrics_host is now called run.metrics_host, which is given as well: remove the old name",
     )
 
 
-def test_when_the_share_is_lowered_is_a_fault_if_it_may_not_be() -> None:
+def test_when_the_share_is_lowered_is_a_error_if_it_may_not_be() -> None:
     """share_min 1, the default, switches this off."""
-    (fault,) = _faults(flags={"controller": {"sampling": {"deliveries_max": 500}}})
-    assert "deliveries_max is 500, but share_min is 1" in fault
+    (error,) = _errors(flags={"controller": {"sampling": {"deliveries_max": 500}}})
+    assert "deliveries_max is 500, but share_min is 1" in error
     load_settings({"controller": {"sampling": {"deliveries_max": 500, "share_min": 0.25}}})
 
 
-def test_a_null_in_the_name_of_a_secret_file_is_a_fault() -> None:
+def test_a_null_in_the_name_of_a_secret_file_is_a_error() -> None:
     """The check of a password file opens it."""
-    assert "control character" in _faults(flags={"kafka": {"security": {"key_password_file": "a\0"}}})[0]
+    assert "control character" in _errors(flags={"kafka": {"security": {"key_password_file": "a\0"}}})[0]
 
 
 def test_the_record_of_a_run_contains_no_password() -> None:
@@ -234,11 +234,11 @@ def test_quiet_hours_may_name_a_severity() -> None:
     alerts = load_settings({"alerts": {"quiet_hours": "22:00-07:00 UTC below warning"}}).alerts
     assert (alerts.quiet_span, alerts.quiet_below) == ("22:00-07:00 UTC", "warning")
     assert load_settings({"alerts": {"quiet_hours": "22:00-07:00 UTC"}}).alerts.quiet_below == "critical"
-    assert _faults(flags={"alerts": {"quiet_hours": "22:00-07:00 UTC below all"}}) == (
+    assert _errors(flags={"alerts": {"quiet_hours": "22:00-07:00 UTC below all"}}) == (
         "alerts: quiet_hours is '22:00-07:00 UTC below all': below one of info, warning, critical",
     )
-    (fault,) = _faults(flags={"alerts": {"quiet_below": "warning"}})
-    assert fault.startswith("alerts.quiet_below is now given by alerts.quiet_hours: write it like ")
+    (error,) = _errors(flags={"alerts": {"quiet_below": "warning"}})
+    assert error.startswith("alerts.quiet_below is now given by alerts.quiet_hours: write it like ")
 
 
 def test_assignments_make_nested_tables() -> None:
@@ -251,7 +251,7 @@ def test_assignments_make_nested_tables() -> None:
     }
     with pytest.raises(SettingsError) as caught:
         parse_assignments(["seed=3", "run.seed", "controller.decision=3", "controller.decision.noise_factor=1"])
-    assert len(caught.value.faults) == 3
+    assert len(caught.value.errors) == 3
 
 
 @dataclass(frozen=True)
@@ -283,9 +283,9 @@ def test_nested_defaults_and_no_value_survive_the_model() -> None:
     """Only fields with a text are settings; a nested dataclass keeps its owner's defaults; "none" stands for None."""
     model = settings_model(_Outer, "outer")
     assert model().model_dump() == {"inner": {"pace_ms": 20}, "limit": 3}
-    with collect_faults() as faults:
+    with collect_errors() as errors:
         made = model.model_validate({"limit": "none", "inner": {"pace_ms": "7"}})
-    assert faults == []
+    assert errors == []
     assert to_dataclass(made, _Outer, address="here") == _Outer("here", _Inner(7, 2), None)
 
 
@@ -357,9 +357,9 @@ def test_commands_reach_the_same_servers_by_a_file(tmp_path: Path) -> None:
     assert "hunter2" not in file.read_text()
 
 
-def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
+def test_errors_of_security_are_among_all_others(tmp_path: Path) -> None:
     """A run does not start without its credentials, and lists everything that is missing."""
-    faults = _faults(
+    errors = _errors(
         flags={
             "kafka": {"security": {"mechanism": "PLAIN", "password_file": str(tmp_path / "absent"), "password": "x"}},
             "redis": {"url": "redis://valkey", "security": {"username": "regraft"}},
@@ -372,13 +372,13 @@ def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
         "kafka: security.mechanism is PLAIN without username",
         "redis: security.username is given without",
     ):
-        assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
+        assert sum(wanted in error for error in errors) == 1, (wanted, errors)
 
 
-def test_faults_cross_processes_unchanged() -> None:
+def test_errors_cross_processes_unchanged() -> None:
     """Benchmarks that run tasks in separate processes rely on this."""
-    error = pickle.loads(pickle.dumps(SettingsError(["first fault", "second fault"])))
-    assert (error.faults, str(error)) == (("first fault", "second fault"), "first fault\nsecond fault")
+    error = pickle.loads(pickle.dumps(SettingsError(["first error", "second error"])))
+    assert (error.errors, str(error)) == (("first error", "second error"), "first error\nsecond error")
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_faults_cross_processes_unchanged() -> None:
 def test_a_misspelt_variable_is_not_ignored(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a command talks to the default server, and nothing says why."""
     monkeypatch.setenv(name, "x:1")
-    assert _faults() == (f"the variable {name} is not read: {hint}",)
+    assert _errors() == (f"the variable {name} is not read: {hint}",)
 
 
 def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,12 +406,12 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("bootstrap", ["kafka", "kafka:", ":9092", "a:1,b", "a:70000", "a:x"])
 def test_servers_without_a_port_are_refused(bootstrap: str) -> None:
     """Clients would search for them until they give up."""
-    (fault,) = {each for each in _faults(flags={"kafka": {"bootstrap": bootstrap}}) if each.startswith("kafka: ")}
-    assert "is not an address: give the servers as host:port" in fault
+    (error,) = {each for each in _errors(flags={"kafka": {"bootstrap": bootstrap}}) if each.startswith("kafka: ")}
+    assert "is not an address: give the servers as host:port" in error
 
 
 @pytest.mark.parametrize("namespace", ['a"b', "", "a b", "x" * 129])
 def test_a_namespace_that_kafka_refuses_is_refused(namespace: str) -> None:
     """It begins the names of all topics."""
-    faults = _faults(flags={"kafka": {"namespace": namespace}})
-    assert any("letters, digits, dots, _ or -, as Kafka requires" in fault for fault in faults)
+    errors = _errors(flags={"kafka": {"namespace": namespace}})
+    assert any("letters, digits, dots, _ or -, as Kafka requires" in error for error in errors)

@@ -32,6 +32,6 @@ def test_folders_of_the_working_directory_do_not_replace_our_package(child: Serv
 def test_without_the_safe_path_they_would(child: Service) -> None:
     """Only the safe path separates them: by default Python looks into the working directory first."""
     environment = {**child.environment, "PYTHONSAFEPATH": ""}
-    with Supervisor() as supervisor, pytest.raises(ServiceFailedError) as fault:
+    with Supervisor() as supervisor, pytest.raises(ServiceFailedError) as error:
         supervisor.start(replace(child, environment=environment))
-    assert "somebody else has" in fault.value.log_tail
+    assert "somebody else has" in error.value.log_tail

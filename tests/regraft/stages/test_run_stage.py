@@ -1,4 +1,4 @@
-"""One stage in its process: the preparations, and what its faults become."""
+"""One stage in its process: the preparations, and what its errors become."""
 
 import json
 import signal

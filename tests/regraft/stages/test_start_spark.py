@@ -50,7 +50,7 @@ def test_executors_get_configured_resources_or_what_a_micro_batch_needs(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("spark", "fault"),
+    ("spark", "error"),
     [
         ({"master": "spark://db1:7077"}, "spark: driver_host is 127.0.0.1, where executors of spark://db1:7077"),
         ({"master": "k8s://https://kubernetes.default.svc"}, "spark: driver_host is 127.0.0.1"),
@@ -59,11 +59,11 @@ def test_executors_get_configured_resources_or_what_a_micro_batch_needs(tmp_path
         ({"executor_cores": -1}, "spark: executor_cores is -1: at least 1, or 0"),
     ],
 )
-def test_settings_that_cannot_work_are_reported(spark: dict[str, object], fault: str) -> None:
+def test_settings_that_cannot_work_are_reported(spark: dict[str, object], error: str) -> None:
     """Otherwise Spark waits for executors that never start."""
     with pytest.raises(SettingsError) as caught:
         load_settings({"spark": spark})
-    assert any(each.startswith(fault) for each in caught.value.faults)
+    assert any(each.startswith(error) for each in caught.value.errors)
 
 
 @pytest.mark.parametrize("master", ["local[4]", f"spark://{LOOPBACK}:7077,localhost:7078"])

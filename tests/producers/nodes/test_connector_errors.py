@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.connectors.connector_faults import connector_faults
+from regraft.producers.nodes.connectors.connector_errors import connector_errors
 from regraft.producers.nodes.connectors.find_connectors import CONNECTORS, spec_of
 from regraft.settings.connector_models import connector_models
 from tests.producers.nodes.given_settings import given_settings
@@ -24,9 +24,9 @@ def address_of(kind: str) -> str:
     return f"{CONNECTORS[kind].name}://h:1"
 
 
-def faults(**given: Any) -> list[str]:
+def errors(**given: Any) -> list[str]:
     node = given_settings(Path(), "b01", **given)
-    return [*(f"node: {fault}" for fault in node.faults()), *connector_faults(node)]
+    return [*(f"node: {error}" for error in node.errors()), *connector_errors(node)]
 
 
 @pytest.mark.parametrize("used", CONNECTORS)
@@ -35,13 +35,13 @@ def test_a_setting_of_another_connector_is_refused(used: str, other: str) -> Non
     """Each of them, with the connector that it belongs to; those of the connector in use are accepted."""
     for field in fields(CONNECTORS[other].settings):
         own = CONNECTORS[other].settings(**{field.name: GIVEN[field.name]})
-        found = connector_faults(replace(PLAIN, connector=address_of(used), connectors={other: own}))
+        found = connector_errors(replace(PLAIN, connector=address_of(used), connectors={other: own}))
         if used == other:
             assert found == []
         else:
-            (fault,) = found
-            assert fault.startswith(f"connectors.{other}.{field.name} is ")
-            assert f"it belongs to the connector {other}, and this node's connector is {used}, to " in fault
+            (error,) = found
+            assert error.startswith(f"connectors.{other}.{field.name} is ")
+            assert f"it belongs to the connector {other}, and this node's connector is {used}, to " in error
 
 
 def test_all_settings_of_other_connectors_are_refused_at_once() -> None:
@@ -52,8 +52,8 @@ def test_all_settings_of_other_connectors_are_refused_at_once() -> None:
     }
     for used, spec in CONNECTORS.items():
         expected = sum(len(fields(other.settings)) for name, other in CONNECTORS.items() if name != used)
-        assert len(connector_faults(replace(PLAIN, connector=address_of(used), connectors=every))) == expected
-        assert connector_faults(replace(PLAIN, connector=address_of(used), connectors={used: every[used]})) == []
+        assert len(connector_errors(replace(PLAIN, connector=address_of(used), connectors=every))) == expected
+        assert connector_errors(replace(PLAIN, connector=address_of(used), connectors={used: every[used]})) == []
         assert spec_of(address_of(used)) is spec
 
 
@@ -61,12 +61,12 @@ def test_the_refusal_names_what_to_use_instead() -> None:
     """The nearest setting of the connector in use, if it has one."""
     nats, mqtt = CONNECTORS["nats"].settings, CONNECTORS["mqtt"].settings
     node = replace(PLAIN, connector="mqtt://h:1", connectors={"nats": nats(durable_stream="ORDERS")})
-    assert connector_faults(node) == [
+    assert connector_errors(node) == [
         "connectors.nats.durable_stream is ORDERS, but it belongs to the connector nats, and this node's connector is "
         "mqtt, to an MQTT broker: give connectors.mqtt.durable_session instead"
     ]
     node = replace(PLAIN, connector="amqp://h:1", connectors={"mqtt": mqtt(filters=("a",), log_file=Path("log"))})
-    ends = [fault.rpartition(": ")[2] for fault in connector_faults(node)]
+    ends = [error.rpartition(": ")[2] for error in connector_errors(node)]
     assert ends == ["give connectors.amqp.filters instead", "leave it out"]
 
 
@@ -131,22 +131,22 @@ def test_every_connector_has_a_table_of_its_own() -> None:
 )
 def test_what_cannot_work_is_refused(given: dict[str, Any], why: str) -> None:
     """The sentence names the setting, its value and the way out."""
-    assert any(why in fault for fault in faults(**given)), faults(**given)
+    assert any(why in error for error in errors(**given)), errors(**given)
 
 
 def test_brackets_that_hold_no_address_are_refused() -> None:
     """Like any other address of no host."""
-    (fault,) = connector_faults(replace(PLAIN, connector="nats://[::1:4222"))
-    assert "connector is 'nats://[::1:4222': it must name a host" in fault
+    (error,) = connector_errors(replace(PLAIN, connector="nats://[::1:4222"))
+    assert "connector is 'nats://[::1:4222': it must name a host" in error
 
 
 def test_a_token_is_for_a_client_port() -> None:
     """There a password needs no user."""
     given = {"connector_api": "http://h:8222", "connector_password_file": Path("p")}
-    assert faults(connector="nats://h:4222", **given) == []
+    assert errors(connector="nats://h:4222", **given) == []
 
 
 def test_without_a_connector_nothing_about_connectors_is_refused() -> None:
     """All stages share the settings, and only a node names its connector."""
     every = {"nats": CONNECTORS["nats"].settings(durable_stream="ORDERS"), "mqtt": CONNECTORS["mqtt"].settings()}
-    assert connector_faults(replace(PLAIN, connectors=every)) == []
+    assert connector_errors(replace(PLAIN, connectors=every)) == []

@@ -18,22 +18,22 @@ from regraft.producers.nodes.connectors.find_connectors import CONNECTORS, known
 TLS_FILES = ("connector_ca_file", "connector_certificate_file", "connector_key_file")
 
 
-def connector_faults(node: NodeSettings) -> list[str]:
+def connector_errors(node: NodeSettings) -> list[str]:
     """Return what is wrong with the tables of connectors, and what the one in use would ignore or could not use."""
-    faults = [f"connectors.{name}: {fault}" for name, own in node.connectors.items() for fault in own.faults()]
+    errors = [f"connectors.{name}: {error}" for name, own in node.connectors.items() for error in own.errors()]
     if node.connector is None:
-        return faults
+        return errors
     try:
         spec = spec_of(node.connector)
     except ValueError:  # Brackets that hold no IPv6 address.
-        return [*faults, f"node: {_no_host(node.connector)}"]
+        return [*errors, f"node: {_no_host(node.connector)}"]
     except ConnectorError as error:
-        return [*faults, f"node: connector {error}"]
+        return [*errors, f"node: connector {error}"]
     if spec is None:
-        return [*faults, f"node: connector is {_named(node.connector)}: {known_forms()}"]
+        return [*errors, f"node: connector is {_named(node.connector)}: {known_forms()}"]
     own = own_settings(node, spec)
-    shared = [*_login_faults(node, spec), *_tls_faults(node, spec), *_address_faults(node)]
-    return [*faults, *_of_others(node, spec), *spec.node_faults(node, own), *(f"node: {fault}" for fault in shared)]
+    shared = [*_login_errors(node, spec), *_tls_errors(node, spec), *_address_errors(node)]
+    return [*errors, *_of_others(node, spec), *spec.node_errors(node, own), *(f"node: {error}" for error in shared)]
 
 
 def known_forms() -> str:
@@ -66,7 +66,7 @@ def _given(settings: ConnectorSettings) -> Iterator[tuple[str, Any]]:
             yield field.name, value
 
 
-def _login_faults(node: NodeSettings, spec: AnyConnectorSpec) -> Iterator[str]:
+def _login_errors(node: NodeSettings, spec: AnyConnectorSpec) -> Iterator[str]:
     if node.connector_password_file is not None and node.connector_user is None and not spec.takes_token:
         yield "connector_password_file is given without connector_user: name the user, or leave the password out"
     if node.connector_api_password_file is not None and node.connector_api_user is None:
@@ -78,7 +78,7 @@ def _login_faults(node: NodeSettings, spec: AnyConnectorSpec) -> Iterator[str]:
             yield f"{name} is given without connector_api: name the interface, or leave the login out"
 
 
-def _tls_faults(node: NodeSettings, spec: AnyConnectorSpec) -> Iterator[str]:
+def _tls_errors(node: NodeSettings, spec: AnyConnectorSpec) -> Iterator[str]:
     scheme = split_connector(node.connector or "")[0].scheme
     way_out = f"use {spec.secure_scheme}://, or leave it out" if spec.secure_scheme else "leave it out"
     for name in TLS_FILES if scheme != spec.secure_scheme else ():
@@ -86,7 +86,7 @@ def _tls_faults(node: NodeSettings, spec: AnyConnectorSpec) -> Iterator[str]:
             yield f"{name} is {getattr(node, name)}, but {scheme}:// has no TLS: {way_out}"
 
 
-def _address_faults(node: NodeSettings) -> Iterator[str]:
+def _address_errors(node: NodeSettings) -> Iterator[str]:
     connector, api = node.connector or "", node.connector_api
     if api is not None and any(not _is_web(one.strip()) for one in api.split(",")):
         yield f"connector_api is {_named(api)}: it must be an address such as http://127.0.0.1:15672"
