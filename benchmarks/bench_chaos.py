@@ -128,10 +128,10 @@ def account_so_far(run_directory: Path) -> dict[str, Any]:
     observer = RunObserver(run_directory)
     observer.refresh()
     ledger = observer.ledger
-    known = ("repeated", "out_of_order", "unexpected")
+    kinds = ("repeated", "out_of_order", "unexpected")
     return (
         dict.fromkeys(ERRORS)
-        | {name: getattr(ledger, name) for name in known}
+        | {name: getattr(ledger, name) for name in kinds}
         | {
             "lost_unexcused": ledger.lost - ledger.excused,
             "deliveries": ledger.delivered,

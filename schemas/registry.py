@@ -73,8 +73,8 @@ def schema_by_id(schema_id: int) -> Schema:
                 raise KeyError(f"{record} version {schema_id % VERSIONS_MAX} {newer_hint(record)}")
             if schema_id in older_ids(record):
                 raise KeyError(f"{record} version {schema_id % VERSIONS_MAX} {older_hint(record)}")
-        known = ", ".join(str(known_id) for known_id in sorted(SCHEMAS))
-        raise KeyError(f"schema id {schema_id} is unknown: use one of {known}")
+        numbers = ", ".join(str(known_id) for known_id in sorted(SCHEMAS))
+        raise KeyError(f"schema id {schema_id} is unknown: use one of {numbers}")
     stem = SCHEMAS[schema_id]
     text = (AVSC_DIRECTORY / f"{stem}.avsc").read_text(encoding="utf-8")
     document = json.loads(text)

@@ -203,10 +203,10 @@ class RecordJudge:
     def _is_known(self, batches: pa.StructArray) -> Mask:
         if not self.brokers:
             return np.ones(len(batches), dtype=np.bool_)
-        known = is_of(batches, self.brokers)
+        is_member = is_of(batches, self.brokers)
         for name in PEERS:
-            known &= names_only(batches, name, "peer", self.brokers | {""})
-        return known
+            is_member &= names_only(batches, name, "peer", self.brokers | {""})
+        return is_member
 
     def _is_elsewhere(self, batches: pa.StructArray, topics: pa.StringArray) -> Mask:
         """Mark the batches in another topic than their broker's agent's."""

@@ -69,11 +69,11 @@ class DeadLetterKeeper:
         ``read_ms`` is when the micro-batch began.
         """
         begin = self._position or {}
-        known = begin == (start or {})
+        is_same = begin == (start or {})
         if end == begin:
             self._read_ms = read_ms
             return 0
-        kept = self._keep_range(begin, end) if refused or not known else 0
+        kept = self._keep_range(begin, end) if refused or not is_same else 0
         self._position, self._read_ms = dict(end), read_ms
         replace_file(self._file, json.dumps({"next_offsets": _by_topic(end), "read_ms": read_ms}) + "\n")
         return kept

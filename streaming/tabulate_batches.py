@@ -65,19 +65,19 @@ def is_of(batches: pa.StructArray, brokers: Collection[str]) -> NDArray[np.bool_
     :func:`names_only`.
     """
     encoded = batches.field("broker").dictionary_encode()
-    known = np.array([name in brokers for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
-    return np.asarray(known[encoded.indices.to_numpy(zero_copy_only=False)])
+    is_listed = np.array([name in brokers for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
+    return np.asarray(is_listed[encoded.indices.to_numpy(zero_copy_only=False)])
 
 
 def names_only(batches: pa.StructArray, name: str, field: str, texts: Collection[str]) -> NDArray[np.bool_]:
     """Mark the batches whose records in a list have only these texts in a field."""
     lists = batches.field(name)
     encoded = lists.flatten().field(field).dictionary_encode()
-    known = np.array([text in texts for text in encoded.dictionary.to_pylist()], dtype=np.bool_)
+    is_listed = np.array([text in texts for text in encoded.dictionary.to_pylist()], dtype=np.bool_)
     owner = np.repeat(np.arange(len(lists), dtype=np.int64), lists.value_lengths().to_numpy(zero_copy_only=False))
     only = np.ones(len(lists), dtype=np.bool_)
-    if known.size:
-        only[owner[~known[encoded.indices.to_numpy(zero_copy_only=False)]]] = False
+    if is_listed.size:
+        only[owner[~is_listed[encoded.indices.to_numpy(zero_copy_only=False)]]] = False
     return only
 
 

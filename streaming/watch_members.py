@@ -158,15 +158,17 @@ class MemberWatcher:
         if waiting != self._waiting and waiting:
             log.warning("agents_without_topic", agents=sorted(waiting), to_do="regraft topics --create")
         self._waiting = waiting
-        known = {broker: agent for broker, agent in sorted(self.agent_of.items()) if agent not in waiting}
-        if known != before or not self._settings.members_file.exists():  # Stored even if empty.
+        members = {broker: agent for broker, agent in sorted(self.agent_of.items()) if agent not in waiting}
+        if members != before or not self._settings.members_file.exists():  # Stored even if empty.
             if (copy := self._settings.members_copy) is not None:  # First: the next start reads this one.
-                replace_file(copy, json.dumps(known) + "\n")
-            replace_file(self._settings.members_file, json.dumps(known) + "\n")
-        if known == before:
+                replace_file(copy, json.dumps(members) + "\n")
+            replace_file(self._settings.members_file, json.dumps(members) + "\n")
+        if members == before:
             return False
         log.info(
-            "members_changed", added=sorted(known.keys() - before.keys()), removed=sorted(before.keys() - known.keys())
+            "members_changed",
+            added=sorted(members.keys() - before.keys()),
+            removed=sorted(before.keys() - members.keys()),
         )
         return True
 

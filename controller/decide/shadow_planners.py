@@ -120,8 +120,8 @@ class ShadowPlanner:
     def _cost_by_time_per_s(self, window: ClosedWindow) -> float:
         overlays = [self.overlay]
         for _, overlay, moved in reversed(self._left):
-            known = overlays[-1].home_of
-            overlays.append(overlay.with_homes(known | {one: home for one, home in moved.items() if one in known}))
+            homes = overlays[-1].home_of
+            overlays.append(overlay.with_homes(homes | {one: home for one, home in moved.items() if one in homes}))
         shares = time_shares(window, [until_ms for until_ms, *_ in self._left])
         while self._left and self._left[0][0] <= window.start_ms:
             self._left.popleft()
@@ -208,9 +208,9 @@ class ShadowPlanner:
             return
         plan, before = self.plans[-1], self._before
         self._before = None
-        known = self.overlay.home_of
-        first = {client: home for client, home in homes_before([plan]).items() if client in known}
-        before = before.with_homes(known | first)  # Includes the clients that have come or moved since.
+        homes = self.overlay.home_of
+        first = {client: home for client, home in homes_before([plan]).items() if client in homes}
+        before = before.with_homes(homes | first)  # Includes the clients that have come or moved since.
         verification = verify_gain(plan, before, self.overlay, self._verify_on, self._kind, self._lifetime_s)
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=verification.cost_observed_per_s)
         if verification.made_worse(self._settings.decision):

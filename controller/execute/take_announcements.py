@@ -88,15 +88,15 @@ class AnnouncementTaker:
         broker, agent = announcement.broker, announcement.facts.agent
         if not may_announce(fleet.members.get(broker)):
             return "member"
-        known = self._waiting.get(broker)
-        if known is not None and known.agent != agent:
-            if not known.is_contested:
-                known.is_contested = True
-                text = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is accepted"
+        waiting = self._waiting.get(broker)
+        if waiting is not None and waiting.agent != agent:
+            if not waiting.is_contested:
+                waiting.is_contested = True
+                text = f"{broker} is announced by agents {waiting.agent!r} and {agent!r}: only the first is accepted"
                 self._report(announcement, text, now_ms, Severity.WARNING)
             return "contested"
-        if known is not None:
-            known.announcement, known.announced_ms = announcement, now_ms
+        if waiting is not None:
+            waiting.announcement, waiting.announced_ms = announcement, now_ms
             return "repeated"
         if Counter(one.agent for one in self._waiting.values())[agent] >= self._settings.announced_max:
             self._report_crowded(announcement, now_ms)

@@ -25,6 +25,6 @@ def with_publishers(present: ConfigurationT, windows: Sequence[ClosedWindow]) ->
     for window in windows:
         (since if window.epoch == present.epoch else earlier).update(window.homes)
     placed = {name: home for name, home in present.homes if name in earlier or name in since}
-    known = earlier | placed | since
+    publishers = earlier | placed | since
     here = present.neighbours
-    return present.with_homes({name: at for name, at in known.items() if name not in homeless and at in here})
+    return present.with_homes({name: at for name, at in publishers.items() if name not in homeless and at in here})

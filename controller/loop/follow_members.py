@@ -145,12 +145,12 @@ class FollowMembers:
         if after is None:
             return
         reason = f"{order.kind} by {order.by}: {order.reason}"
-        known = member or Member(order.subject, after, now_ms, reason, facts=order.facts)
+        subject = member or Member(order.subject, after, now_ms, reason, facts=order.facts)
         if order.kind is OrderKind.DEAD:
-            dead = died(known, self._activity_in(state).boots.get(order.subject, 0), reason, now_ms, self._settings)
+            dead = died(subject, self._activity_in(state).boots.get(order.subject, 0), reason, now_ms, self._settings)
             changed = replace(dead, deaths_ms=(*dead.deaths_ms[:-1], order.time_ms))
         else:
-            changed = replace(entered_state(known, after, reason, now_ms), returns_ms=0)
+            changed = replace(entered_state(subject, after, reason, now_ms), returns_ms=0)
         self._change(replace(changed, ordered_ms=order.time_ms), state, now_ms)
 
     def _judge_outsiders(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:

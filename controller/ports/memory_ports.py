@@ -210,8 +210,8 @@ class MemoryClients:
             return self.registered.named(parts)
         self._update_homes()
         wanted = frozenset(parts)
-        known = {name: (home, number_of_subscriber(name)) for name, home in self._homes.items()}
-        return {name: part for name, part in known.items() if part in wanted}
+        registered = {name: (home, number_of_subscriber(name)) for name, home in self._homes.items()}
+        return {name: part for name, part in registered.items() if part in wanted}
 
     @property
     def ended_count(self) -> int:

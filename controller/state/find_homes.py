@@ -13,8 +13,8 @@ from regraft.schemas.plan import Plan
 
 def homes_in(interests: UserInterests, users: Iterable[str]) -> dict[str, str]:
     """Return the homes of these users, for those that the interests include."""
-    known = {user: interests.position_of.get(user) for user in users}
-    return {user: interests.brokers[interests.homes[at]] for user, at in known.items() if at is not None}
+    positions = {user: interests.position_of.get(user) for user in users}
+    return {user: interests.brokers[interests.homes[at]] for user, at in positions.items() if at is not None}
 
 
 def strayed_users(interests: UserInterests, placed: Mapping[str, str]) -> frozenset[str]:

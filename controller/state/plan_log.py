@@ -52,8 +52,8 @@ class PlanLog:
         """
         if plan.epoch_to not in self._targets:
             self._targets[plan.epoch_to] = self._bootstrap.target_of(plan)
-        known = self._plans.get(plan.plan)
-        self._moves_kept += len(plan.moves) - (0 if known is None else len(known.moves))
+        earlier = self._plans.get(plan.plan)
+        self._moves_kept += len(plan.moves) - (0 if earlier is None else len(earlier.moves))
         self._plans[plan.plan] = plan
         self._by_epoch = self._epoch_in_force = None
         self._epoch_max = max(self._epoch_max, plan.epoch_to)

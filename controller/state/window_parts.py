@@ -31,11 +31,11 @@ class ReceivedPart:
         cls, planes: Iterable[tuple[tuple[str, int], int, int]], sets: DeliverySets, share: float
     ) -> ReceivedPart:
         """Build from (publisher and block, plane, mask); only what is in the sets counts, ``share`` of everything."""
-        known = dict(zip(sets.columns, sets.published.tolist(), strict=True))
+        published = dict(zip(sets.columns, sets.published.tolist(), strict=True))
         masks: dict[tuple[str, int], int] = {}
         handed: dict[str, float] = {}
         for column, plane, mask in planes:
-            kept = mask & known.get(column, 0)
+            kept = mask & published.get(column, 0)
             if kept:
                 masks[column] = masks.get(column, 0) | kept
                 handed[column[0]] = handed.get(column[0], 0.0) + (kept.bit_count() << plane) / share
@@ -62,8 +62,8 @@ class WindowParts:
 
     def over(self, brokers: Iterable[str]) -> WindowParts:
         """Return the parts of these brokers."""
-        known = frozenset(brokers)
-        return WindowParts({key: part for key, part in self.received.items() if key[0] in known})
+        members = frozenset(brokers)
+        return WindowParts({key: part for key, part in self.received.items() if key[0] in members})
 
     def moved(self, delivered: Words, sets: DeliverySets, to: Mapping[PartKey, str]) -> tuple[Words, WindowParts]:
         """Return what would have been delivered with these parts at other brokers, and the parts after that.

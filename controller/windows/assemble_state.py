@@ -146,12 +146,12 @@ class WindowAssembler:
     def _close(
         self, start_ms: int, window: _PendingWindow, marker: WindowClosed, missing_rows: Mapping[str, int]
     ) -> ClosedWindow:
-        known = [entry for entry in marker.brokers if entry.broker in self._known]
-        if len(known) < len(marker.brokers):
-            self.refused["unknown broker in a marker"] += len(marker.brokers) - len(known)
-        short = self._short_brokers(known)
-        newest = {entry.broker: entry for entry in sorted(known, key=lambda entry: entry.boot) if entry.received}
-        counted = [entry for entry in known if entry.broker in self._awaited]
+        entries = [entry for entry in marker.brokers if entry.broker in self._known]
+        if len(entries) < len(marker.brokers):
+            self.refused["unknown broker in a marker"] += len(marker.brokers) - len(entries)
+        short = self._short_brokers(entries)
+        newest = {entry.broker: entry for entry in sorted(entries, key=lambda entry: entry.boot) if entry.received}
+        counted = [entry for entry in entries if entry.broker in self._awaited]
         errors = [f"rows missing: {count} of kind {kind}" for kind, count in sorted(missing_rows.items())]
         if short:
             named = name_some([f"{broker} ({why})" for broker, why in short.items()], BROKERS_NAMED_MAX)

@@ -128,9 +128,9 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
                 local_deliveries[delivery.publisher, delivery.broker] = delivery.local_deliveries
         elif row.packed_deliveries is not None:
             packed = row.packed_deliveries.columns()
-            known = np.array([index.get(broker, -1) for broker in packed.brokers], dtype=np.int64)
-            gathered.add_packed(packed, known[packed.broker])
-            local_deliveries.update(_hand_overs(packed, known))
+            places = np.array([index.get(broker, -1) for broker in packed.brokers], dtype=np.int64)
+            gathered.add_packed(packed, places[packed.broker])
+            local_deliveries.update(_hand_overs(packed, places))
     whole_cells, named, planes = split_parts(gathered.joined(), tuple(gathered.columns), brokers)
     sample = take_sample(whole_cells, named)
     cells, columns, share = sample.cells, sample.columns, sample.share

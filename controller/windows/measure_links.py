@@ -96,10 +96,10 @@ class LinkMeter:
             return {}
         before = self.costs
         for pair, rtt_ms in _least_rtts_ms(window).items():
-            known = self._measured.setdefault(pair, _Measured())
-            known.costs.append(rtt_ms / 2 * self._settings.cost_per_ms)
-            known.time_ms = window.end_ms
-            self._judge(known, self._expected(pair, inventory))
+            measured = self._measured.setdefault(pair, _Measured())
+            measured.costs.append(rtt_ms / 2 * self._settings.cost_per_ms)
+            measured.time_ms = window.end_ms
+            self._judge(measured, self._expected(pair, inventory))
         self._forget(window.end_ms)
         self._judge_unit(inventory)
         if self._settings.estimate_unmeasured:

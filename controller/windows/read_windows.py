@@ -180,13 +180,13 @@ class WindowReader:
 
     def _take(self, window: ClosedWindow, plan_log: PlanLog, subscriptions: int | None) -> ClosedWindow:
         """Process a window that has closed, and return it with data from the register of clients."""
-        known = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else self._counted(window)
+        counted = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else self._counted(window)
         ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
-        self._lifetimes.add_window(known, subscriptions, ended)
-        self._starts_ms.append(known.start_ms)
-        if known.is_complete:
-            self._keep(known)
-        return known
+        self._lifetimes.add_window(counted, subscriptions, ended)
+        self._starts_ms.append(counted.start_ms)
+        if counted.is_complete:
+            self._keep(counted)
+        return counted
 
     def windows_since(self, time_ms: int) -> int:
         """Return how many windows lay entirely after a time, at most as many as the cool-down requires."""
@@ -260,10 +260,10 @@ class WindowReader:
         clients, kind = self._ports.clients, self._kind
         interests = clients.interests(self._fleet.inventory.brokers)
         share_max = 1 - self._settings.assembly.completeness_share_min
-        known, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.error)
+        attached, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.error)
         if unknown:
             self._unknown["publisher without a topic in a window"] += len(unknown)
-        return known
+        return attached
 
     def _counted(self, window: ClosedWindow) -> ClosedWindow:
         counts = self._ports.clients.subscribers_at

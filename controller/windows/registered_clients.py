@@ -139,18 +139,20 @@ class RegisteredClients:
         starts = np.zeros(len(users) + 1, dtype=np.int64)
         np.cumsum([len(wanted) // ITEM_BYTES for _, wanted in users], out=starts[1:])
         # Wanted topics, ordered by name; a user's own are in that order already.
-        known = sorted(np.flatnonzero(np.bincount(numbers, minlength=len(self._topics))), key=self._topics.__getitem__)
+        wanted_topics = sorted(
+            np.flatnonzero(np.bincount(numbers, minlength=len(self._topics))), key=self._topics.__getitem__
+        )
         rank = np.zeros(len(self._topics), dtype=np.int32)
-        rank[known] = np.arange(len(known))
-        topics = tuple(self._topics[number] for number in known)
+        rank[wanted_topics] = np.arange(len(wanted_topics))
+        topics = tuple(self._topics[number] for number in wanted_topics)
         return UserInterests(brokers, topics, tuple(names), homes, starts, rank[numbers])
 
     def _ordered_names(self) -> list[str]:
         if not self._is_order_known:
             # Most are in order already, and sorting what is nearly sorted is fast.
             kept = [name for name in self._names if name in self._users]
-            known = set(kept)
-            self._names = sorted([*kept, *(name for name in self._users if name not in known)])
+            reported = set(kept)
+            self._names = sorted([*kept, *(name for name in self._users if name not in reported)])
             self._is_order_known = True
         return self._names
 

@@ -54,12 +54,12 @@ def ask_docker(image: str) -> str:
 
 def main() -> None:
     """Pin all files or none; exit with 1 and one sentence if a digest is unknown."""
-    known: dict[str, str] = {}
+    digests: dict[str, str] = {}
 
     def digest_of(image: str) -> str:
-        if image not in known:
-            known[image] = ask_docker(image)
-        return known[image]
+        if image not in digests:
+            digests[image] = ask_docker(image)
+        return digests[image]
 
     try:
         texts = {file: pinned(file.read_text(encoding="utf-8"), digest_of) for file in files_with_images(ROOT)}
@@ -68,7 +68,7 @@ def main() -> None:
         sys.exit(1)
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8")
-    for image, digest in known.items():
+    for image, digest in digests.items():
         sys.stdout.write(f"{image}@{digest}\n")
 
 

@@ -235,7 +235,7 @@ class BrokerState(Generic[Tables, Plan]):
 
     def take_early(self, epoch: int) -> list[tuple[str | None, ControlMessage | ClientRequest]]:
         """Return the messages kept for an epoch that is prepared now, in order; forget those of other epochs."""
-        early = [(source, kept) for known, source, kept in self.early if known == epoch]
+        early = [(source, kept) for opened, source, kept in self.early if opened == epoch]
         self.early.clear()
         return early
 

@@ -147,12 +147,12 @@ class RingState(BrokerState[RingTables, RingPlanUnderWay]):
         under_way = self.under_way
         if under_way is None:
             return False
-        known = self.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
-        if known is None or self.changes_rendezvous(under_way, topic):
+        registration = self.tables[under_way.epoch_from].registered.get(topic, {}).get(publisher)
+        if registration is None or self.changes_rendezvous(under_way, topic):
             return False
-        if self.is_over(under_way, topic, publisher, known):
+        if self.is_over(under_way, topic, publisher, registration):
             return False
-        return self.is_publisher_rerouted(under_way, topic, known.home)
+        return self.is_publisher_rerouted(under_way, topic, registration.home)
 
     def must_keep_at_root(self, topic: str, message: FromPublisher) -> bool:
         """Return True if a publisher sent this in the new epoch and it must wait."""

@@ -196,9 +196,9 @@ class RingChange:
                 derived.subscriptions = {name: None for name in entry.subscriptions if name in entry.ended_here}
                 derived.ended_here = set(entry.ended_here)
         for topic, publishers in old.registered.items():
-            known = {who: one for who, one in publishers.items() if tables.takes_over(old, topic, one.home)}
-            if known:
-                tables.registered[topic] = known
+            taken = {who: one for who, one in publishers.items() if tables.takes_over(old, topic, one.home)}
+            if taken:
+                tables.registered[topic] = taken
 
     def is_ready_to_switch(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if users have arrived or acknowledged, publishers are registered and all trees are joined."""

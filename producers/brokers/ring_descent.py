@@ -35,8 +35,8 @@ class TopicDescent:
         return effects
 
     def _hand_over(self, notification: Notification, names: tuple[str, ...], effects: list[Effect]) -> None:
-        known = self._state.locals
-        wanted = tuple(name for name in names if known[name].wants(notification))
+        local = self._state.locals
+        wanted = tuple(name for name in names if local[name].wants(notification))
         if len(self._state.tables) == 1:
             if wanted:
                 effects.append(Deliver(notification, wanted))

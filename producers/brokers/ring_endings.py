@@ -79,8 +79,8 @@ class TopicEndings:
         under_way = self._state.under_way
         if under_way is None or tables.epoch != under_way.epoch_from or message.topic not in under_way.awaited_ends:
             return []
-        known = Registration(message.connection, message.home)
-        return self._request_end_of(under_way, message.topic, message.publisher, known)
+        registration = Registration(message.connection, message.home)
+        return self._request_end_of(under_way, message.topic, message.publisher, registration)
 
     def accept_topic_end_request(self, source: str, message: AskEndTopic) -> list[Effect]:
         """Handle a child's request for END, which it sends only once, even if it leaves the tree and returns."""
@@ -140,8 +140,8 @@ class TopicEndings:
         effects: list[Effect] = []
         for entry in list(old.topics.values()):
             if entry.parent is None and not entry.is_over and self._state.awaits_end(under_way, entry.topic):
-                known = old.registered.get(entry.topic, {})
-                if all(self._state.is_over(under_way, entry.topic, name, one) for name, one in known.items()):
+                registered = old.registered.get(entry.topic, {})
+                if all(self._state.is_over(under_way, entry.topic, name, one) for name, one in registered.items()):
                     effects += self.end_topic(old, entry)
         return effects
 

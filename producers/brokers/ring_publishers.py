@@ -118,9 +118,11 @@ class TopicPublishers:
                     continue  # Its end took another path in the later epoch and came first.
                 if other is not tables and not other.takes_over(tables, message.topic, message.home):
                     continue
-                known = other.registered.get(message.topic, {}).get(message.publisher)
-                if known is not None:  # The earlier stay may still publish there: its end there is another message.
-                    if known.connection < message.connection:
+                registered = other.registered.get(message.topic, {}).get(message.publisher)
+                if (
+                    registered is not None
+                ):  # The earlier stay may still publish there: its end there is another message.
+                    if registered.connection < message.connection:
                         self._let_wait(other, replace(message, epoch=other.epoch))
                     continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
@@ -183,14 +185,14 @@ class TopicPublishers:
             tables.ended[topic, publisher] = max(message.connection, tables.ended.get((topic, publisher), -1))
         for other in self._from(tables, topic):
             publishers = other.registered.get(topic, {})
-            known = publishers.get(publisher)
+            registration = publishers.get(publisher)
             if other is not tables and other.epoch <= message.issued_max:
                 continue
             successor = other.successors.get((topic, publisher))
             if successor is not None and successor.connection == message.connection:
                 del other.successors[topic, publisher]  # It has ended while it waited.
                 continue
-            if known is None or known.connection != message.connection:
+            if registration is None or registration.connection != message.connection:
                 continue
             del publishers[publisher]
             if not publishers:
@@ -270,8 +272,8 @@ class TopicPublishers:
         under_way = self._state.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
-        known = self._state.tables[under_way.epoch_from].registered.get(message.topic, {}).get(message.publisher)
-        if known is None or known.connection != message.connection:
+        registration = self._state.tables[under_way.epoch_from].registered.get(message.topic, {}).get(message.publisher)
+        if registration is None or registration.connection != message.connection:
             return []  # It is about another stay than the known one, whose END may have come.
         under_way.publishers_over.add((message.topic, message.publisher, message.connection))
         return self._release_at_root(under_way, message.topic, message.publisher)
@@ -281,9 +283,9 @@ class TopicPublishers:
         effects: list[Effect] = []
         registered = self._state.tables[under_way.epoch_from].registered
         for topic, publisher in list(under_way.waiting_at_root):
-            known = registered.get(topic, {}).get(publisher)
-            if known is not None:
-                under_way.publishers_over.add((topic, publisher, known.connection))
+            registration = registered.get(topic, {}).get(publisher)
+            if registration is not None:
+                under_way.publishers_over.add((topic, publisher, registration.connection))
             effects += self._release_at_root(under_way, topic, publisher)
         return effects
 

@@ -179,8 +179,8 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
                 effects += self._interests.host(tables, *stay, is_brought=name in older.earlier)
                 under_way.waiting_for.add(name)
         for name in sorted(going):
-            known = older.hosted.get(name)
-            filter_, connection = (None, -1) if known is None else (known.filter_, known.connection)
+            entry = older.hosted.get(name)
+            filter_, connection = (None, -1) if entry is None else (entry.filter_, entry.connection)
             under_way.announced[name] = connection
             effects += self._announce(under_way, name, connection, filter_)
         return effects

@@ -210,13 +210,13 @@ class ScotInterests:
 
         If a plan brings it, the end of an earlier stay here, and what was published before that, may be still to come.
         """
-        known, effects = tables.hosted.get(publisher), list[Effect]()
-        if known is not None and known.connection >= connection:
+        entry, effects = tables.hosted.get(publisher), list[Effect]()
+        if entry is not None and entry.connection >= connection:
             return []  # An earlier stay, announced late.
-        if known is not None and is_brought:
-            tables.earlier[publisher] = known
-        elif known is not None:
-            effects += self.unhost(tables, publisher, known.connection)
+        if entry is not None and is_brought:
+            tables.earlier[publisher] = entry
+        elif entry is not None:
+            effects += self.unhost(tables, publisher, entry.connection)
         peers = {peer for peer in tables.region if peer != self.broker and peer not in tables.dead}
         tables.hosted[publisher] = Hosted(filter_, connection, awaited=set(peers))
         message = Advertise(tables.epoch, publisher, connection, self.broker, filter_)
@@ -224,25 +224,25 @@ class ScotInterests:
 
     def unhost(self, tables: ScotTables, publisher: str, connection: int) -> list[Effect]:
         """Stop being the home of a publisher's stay in an epoch, and notify its region."""
-        known = tables.hosted_stay(publisher, connection)
-        if known is None:
+        stay = tables.hosted_stay(publisher, connection)
+        if stay is None:
             return []
-        del (tables.hosted if known is tables.hosted.get(publisher) else tables.earlier)[publisher]
+        del (tables.hosted if stay is tables.hosted.get(publisher) else tables.earlier)[publisher]
         message = Unadvertise(tables.epoch, publisher, connection)
         return [Send(peer, message) for peer in tables.region if peer not in (self.broker, *tables.dead)]
 
     def note_known(self, tables: ScotTables, source: str, publisher: str, connection: int) -> list[Effect]:
         """Note that a broker of the region knows a publisher and has reported whether its cluster wants it."""
-        known = tables.hosted_stay(publisher, connection)
-        if known is None:
+        stay = tables.hosted_stay(publisher, connection)
+        if stay is None:
             return []
-        known.awaited.discard(source)
+        stay.awaited.discard(source)
         return self.allow(publisher)
 
     def allow(self, publisher: str) -> list[Effect]:
         """Let a publisher publish, once, when its region knows it in all live epochs in which it is at home here."""
-        hosted = [one for tables in self._state.epochs() if (one := tables.hosted.get(publisher)) is not None]
-        if not hosted or any(one.awaited for one in hosted):
+        hosted = [entry for tables in self._state.epochs() if (entry := tables.hosted.get(publisher)) is not None]
+        if not hosted or any(entry.awaited for entry in hosted):
             return []
         stay = publisher, hosted[-1].connection
         if stay in self.may_publish or (stay == self.stay_brought(publisher) and publisher in self._moves()):

@@ -196,8 +196,8 @@ class ScotRouting:
         destinations = tables.index.destinations(notification.content, source)
         self._send_copies(tables, source, notification, destinations - {LOCAL}, effects)
         if LOCAL in destinations:
-            wanted, known = tables.index.keys_for(notification.content, LOCAL), self.interests.locals
-            confirmed = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
+            wanted, local = tables.index.keys_for(notification.content, LOCAL), self.interests.locals
+            confirmed = tuple(sorted(key for key in wanted if key in local and local[key].is_confirmed))
             for part in self.change.movers.split_moved(confirmed):
                 deliver_or_hold(self._state, self.change.must_hold, Deliver(notification, part), effects)
         return effects

@@ -111,10 +111,10 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
         for move in command.moves:
             # A publisher that has left meanwhile does not matter; one at another home would be cut off.
-            known = self._interests.advertisements.get(move.client)
-            is_sure = known is not None and (not command.lost_brokers or known.home == self.broker)
-            if known is not None and is_sure and known.home != move.home_from:
-                return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
+            advertisement = self._interests.advertisements.get(move.client)
+            is_sure = advertisement is not None and (not command.lost_brokers or advertisement.home == self.broker)
+            if advertisement is not None and is_sure and advertisement.home != move.home_from:
+                return f"publisher {move.client} is at {advertisement.home}, not at {move.home_from}"
             if move.home_to not in target.brokers:
                 return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
         for one in command.subscribers_moved:
@@ -212,8 +212,12 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     def stays_to_move(self, under_way: TreePlanUnderWay) -> dict[str, int]:
         """Return the stays, at home here, of the publishers that the plan moves elsewhere."""
         going = sorted(name for name, move in under_way.moves.items() if move.home_from == self.broker)
-        known = self._interests.advertisements
-        return {name: known[name].connection for name in going if name in known and known[name].home == self.broker}
+        advertisements = self._interests.advertisements
+        return {
+            name: advertisements[name].connection
+            for name in going
+            if name in advertisements and advertisements[name].home == self.broker
+        }
 
     def is_drained(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if END has come over every old link."""
@@ -227,9 +231,11 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     def _stays_brought(self, under_way: TreePlanUnderWay) -> list[tuple[str, int]]:
         """Return the stays of the publishers that have moved here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
-        known, tables = self._interests.advertisements, self._state.tables[under_way.epoch_to]
-        here = [name for name in coming if name in known and self._interests.home_in(tables, name) == self.broker]
-        return [(name, known[name].connection) for name in here]
+        advertisements, tables = self._interests.advertisements, self._state.tables[under_way.epoch_to]
+        here = [
+            name for name in coming if name in advertisements and self._interests.home_in(tables, name) == self.broker
+        ]
+        return [(name, advertisements[name].connection) for name in here]
 
     def _ask_again(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Notify the clients that have moved here again, and allow the publishers to publish: a broker has died.

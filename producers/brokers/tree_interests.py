@@ -275,8 +275,8 @@ class TreeInterests(TreePublishers):
     def own_unconfirmed(self) -> set[str]:
         """Return the unconfirmed publishers that only this broker awaits: local ones, and those the dead announced."""
         dead = self._state.tables[self._state.epoch].dead
-        known = self.unconfirmed_advertisements
-        return {name for name, one in known.items() if one.announcer == LOCAL or one.announcer in dead}
+        unconfirmed = self.unconfirmed_advertisements
+        return {name for name, one in unconfirmed.items() if one.announcer == LOCAL or one.announcer in dead}
 
     def is_ready(self, name: str) -> bool:
         """Return True if a subscription or publisher no longer keeps this broker from being prepared."""

@@ -71,18 +71,20 @@ class TreePublishers:
             return [ack, *self.repairs.pass_late_announcement(earlier, message, source)]
         sends = self.repairs.flood(message, source) + self.repairs.forward(message)
         asked = {send.peer for send in sends} - {source}  # Its announcer already knows it.
-        known = Advertisement(
+        advertisement = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
         )
-        known.successor = waiting if waiting is not None and waiting[1].connection > message.connection else None
-        self.advertisements[message.publisher] = known
-        self.unconfirmed_advertisements[message.publisher] = known
+        advertisement.successor = (
+            waiting if waiting is not None and waiting[1].connection > message.connection else None
+        )
+        self.advertisements[message.publisher] = advertisement
+        self.unconfirmed_advertisements[message.publisher] = advertisement
         effects += sends
         effects += self._send_matching(message)
         if source != LOCAL and message.home == self.broker and message.epoch <= self._state.epoch:
             # It was unknown when this broker took over the clients that moved here, and may have ended since.
             effects.append(PublisherTaken(message.publisher, message.connection))
-        known.unsettled = {
+        advertisement.unsettled = {
             name
             for tables in self._state.epochs()
             for name, entry in tables.entries.items()
@@ -105,21 +107,25 @@ class TreePublishers:
 
     def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
         """Forget a publisher; subscriptions sent towards it stay there until they end or the epoch does."""
-        known = self.advertisements.get(message.publisher)
+        advertisement = self.advertisements.get(message.publisher)
         self.repairs.note_end(message)
-        if known is None or known.connection != message.connection:
-            later = None if known is None else known.successor
-            if known is not None and later is not None and later[1].connection == message.connection:
-                known.successor = None  # It has ended while it waited.
+        if advertisement is None or advertisement.connection != message.connection:
+            later = None if advertisement is None else advertisement.successor
+            if advertisement is not None and later is not None and later[1].connection == message.connection:
+                advertisement.successor = None  # It has ended while it waited.
             return [*self.repairs.flood(message, source)]  # A newer epoch, even an aborted one, may have announced it.
-        is_awaited = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
+        is_awaited = advertisement.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
-        self.repairs.keep_for_abort(known, message.epoch)
+        self.repairs.keep_for_abort(advertisement, message.epoch)
         effects: list[Effect] = [*self.repairs.flood(message, source), *self.repairs.forward(message)]
         effects += self.repairs.return_end(source, message)
-        if is_awaited and known.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
-            effects.append(Send(known.announcer, AdvertiseAck(known.epoch, message.publisher, message.connection)))
-        return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
+        if is_awaited and advertisement.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
+            effects.append(
+                Send(advertisement.announcer, AdvertiseAck(advertisement.epoch, message.publisher, message.connection))
+            )
+        return (
+            effects if advertisement.successor is None else effects + self.learn_advertisement(*advertisement.successor)
+        )
 
     def _replace_stay(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
         """Replace a known stay by the announced one; an earlier stay is ended on all brokers that know it."""
@@ -133,9 +139,9 @@ class TreePublishers:
 
     def forget_stay(self, publisher: str) -> None:
         """Forget a publisher that has ended, or whose home has died."""
-        known = self.advertisements.pop(publisher)
+        advertisement = self.advertisements.pop(publisher)
         self.unconfirmed_advertisements.pop(publisher, None)
-        self.repairs.forget(publisher, known.connection)
+        self.repairs.forget(publisher, advertisement.connection)
         for tables in self._state.epochs():
             for entry in tables.entries.values():
                 entry.matching.discard(publisher)
@@ -229,8 +235,12 @@ class TreePublishers:
 
     def home_in(self, tables: RoutingTables, publisher: str) -> str:
         """Return a publisher's home in an epoch; the plan to an epoch does not move stays advertised in it."""
-        known = self.advertisements[publisher]
-        return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home
+        advertisement = self.advertisements[publisher]
+        return (
+            tables.moved.get(publisher, advertisement.home)
+            if advertisement.epoch < tables.epoch
+            else advertisement.home
+        )
 
 
 def _order(message: Advertise) -> tuple[int, int]:

@@ -73,16 +73,16 @@ class TreeRepairs:
         A broker that got the advertisement in both epochs answers in the newer one as soon as the older one's replaces
         it; the brokers beyond know it only once the answer in the older one comes.
         """
-        plan, known = self._state.under_way, self._known.get(ack.publisher)
+        plan, advertisement = self._state.under_way, self._known.get(ack.publisher)
         if plan is not None:
             plan.unacknowledged.discard((source, ack.publisher, ack.connection))
-        if known is None or known.connection != ack.connection:
+        if advertisement is None or advertisement.connection != ack.connection:
             return
-        tables = self._state.tables.get(known.epoch)
+        tables = self._state.tables.get(advertisement.epoch)
         # One that died in the older epoch and rejoins is asked in the newer one alone, over whatever link.
         is_asked = tables is not None and source in tables.neighbours and source not in tables.dead
-        if ack.epoch <= known.epoch or not is_asked:
-            known.unanswered.discard(source)
+        if ack.epoch <= advertisement.epoch or not is_asked:
+            advertisement.unanswered.discard(source)
 
     # --- what is known -----------------------------------------------------------------------------------------------
 

@@ -117,8 +117,8 @@ class TreeRouting:
                 effects.append(Send(peer, notification))
         if LOCAL in destinations:
             wanted = tables.index.keys_for(notification.content, LOCAL)
-            known = self.interests.locals
-            subscriptions = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
+            local = self.interests.locals
+            subscriptions = tuple(sorted(key for key in wanted if key in local and local[key].is_confirmed))
             for part in self.change.movers.split_moved(subscriptions):
                 deliver_or_hold(self._state, self.change.must_hold, Deliver(notification, part), effects)
         return effects

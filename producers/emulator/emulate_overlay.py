@@ -214,8 +214,8 @@ class EmulatedOverlay:
         dead.lost.update(copy_key(one) for one in dead.core.held_notifications)
         self._in_flight -= len(dead.queue)
         dead.queue.clear()
-        known = {peer for peer, other in self.brokers.items() if name in other.core.live_neighbours}
-        for peer in sorted(known.union(dead.core.live_neighbours)):
+        aware = {peer for peer, other in self.brokers.items() if name in other.core.live_neighbours}
+        for peer in sorted(aware.union(dead.core.live_neighbours)):
             sent = self.link_ends.get((name, peer))
             last_ms = self.env.now if sent is None else sent.last_arrival_ms
             pause_ms = max(notice_ms, last_ms - self.env.now)
@@ -453,8 +453,8 @@ class EmulatedOverlay:
         end = self.link_ends.get((source_broker, peer))
         if end is None:
             # Brokers that do not know yet of the plan by which it joins know only its earlier incarnation.
-            known = self.brokers[peer].known_as if self.brokers[peer].is_outside else self.brokers[peer]
-            end = self._open_link(source_broker, known, QueueCounters())
+            facts = self.brokers[peer].known_as if self.brokers[peer].is_outside else self.brokers[peer]
+            end = self._open_link(source_broker, facts, QueueCounters())
         env, now_ms, counters = self.env, self.env.now, end.counters
         size_bytes = message.size_bytes if message.__class__ is Notification else _control_bytes(message)
         self._in_flight += 1

@@ -92,11 +92,11 @@ class LossJudge:
                 del self._epochs[number]
         elif command.phase is CommandPhase.ABORT:
             self._prepared.pop(key, None)
-        known = [self._epochs[one] for one in (command.epoch_from, command.epoch_to) if one in self._epochs]
+        epochs = [self._epochs[one] for one in (command.epoch_from, command.epoch_to) if one in self._epochs]
         return [
             name
             for name in command.lost_brokers
-            if any(epoch.incarnation_of.get(name) == self._incarnation_now.get(name, 0) for epoch in known)
+            if any(epoch.incarnation_of.get(name) == self._incarnation_now.get(name, 0) for epoch in epochs)
         ]
 
     def end_incarnation(self, broker: str, end: IncarnationEnd) -> None:
@@ -109,8 +109,10 @@ class LossJudge:
 
     def participates(self, broker: str, epoch: int) -> bool:
         """Return True if a broker, in its present incarnation, is in the overlay of an epoch."""
-        known = self._epochs.get(epoch)
-        return known is not None and known.incarnation_of.get(broker) == self._incarnation_now.get(broker, 0)
+        configuration = self._epochs.get(epoch)
+        return configuration is not None and configuration.incarnation_of.get(broker) == self._incarnation_now.get(
+            broker, 0
+        )
 
     # --- what is missing ---------------------------------------------------------------------------------------------
 

@@ -63,8 +63,8 @@ def with_newcomers(inventory: Inventory, newcomers: Iterable[Newcomer]) -> Inven
     facts_of = {
         one.broker: replace(one.facts, processing_cost=one.facts.processing_cost or median) for one in newcomers
     }
-    if known := sorted(facts_of.keys() & set(inventory.brokers)):
+    if repeated := sorted(facts_of.keys() & set(inventory.brokers)):
         raise InventoryError(
-            f"newcomers name {', '.join(known)}, which are already in the inventory: give them other names"
+            f"newcomers name {', '.join(repeated)}, which are already in the inventory: give them other names"
         )
     return extended(inventory, facts_of) if facts_of else inventory

@@ -116,10 +116,10 @@ class SubscriberClients:
         """Bring a subscription to the next home that a plan has for it, too; do nothing if it has ended."""
         if subscription not in self._owners:
             return
-        one = self._subscribers[self._owners[subscription]]
-        one.goes_to, one.epoch = home_to, epoch
-        self._turns.move(subscription, one.home, home_to)
-        self._ask(home_to, ArriveRequest(epoch, subscription, subscription, one.filter_))
+        subscriber = self._subscribers[self._owners[subscription]]
+        subscriber.goes_to, subscriber.epoch = home_to, epoch
+        self._turns.move(subscription, subscriber.home, home_to)
+        self._ask(home_to, ArriveRequest(epoch, subscription, subscription, subscriber.filter_))
 
     def expect(self, subscription: str, epoch: int) -> None:
         """Notify the old home of a subscription that the next one has it."""
@@ -134,11 +134,11 @@ class SubscriberClients:
         if subscription not in self._owners:
             return ""
         name = self._owners[subscription]
-        one = self._subscribers[name]
-        home_from, one.home, one.goes_to = one.home, home, ""
+        subscriber = self._subscribers[name]
+        home_from, subscriber.home, subscriber.goes_to = subscriber.home, home, ""
         self.moved_count += 1
         self._place(subscription, home, epoch)
-        self._on_move(name, home, one.filter_)
+        self._on_move(name, home, subscriber.filter_)
         return home_from
 
     def lose_home(self, broker: str) -> None:

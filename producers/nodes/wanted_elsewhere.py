@@ -59,9 +59,9 @@ class WantedElsewhere:
         now_s = time.monotonic()
         if now_s - self._refresh_s > REFRESH_S and not self._held:
             self._refresh_s = now_s
-            known = list(entries())
-            wanted = {subject_of_filter(entry.filter_) for entry in known if entry.towards != LOCAL}
-            self._groups.replace((entry.subscription, entry.home, entry.filter_) for entry in known)
+            listed = list(entries())
+            wanted = {subject_of_filter(entry.filter_) for entry in listed if entry.towards != LOCAL}
+            self._groups.replace((entry.subscription, entry.home, entry.filter_) for entry in listed)
             self._connector.ask_only(wanted | self._wanted_before)
             self._wanted_before = wanted  # Kept once more: a message that the core keeps for a plan is in no table.
 

@@ -134,30 +134,30 @@ class ClientLedger:
 
     def hand_over(self, subscription: str, number: int, now_ms: float) -> None:
         """Note that a notification reached a subscription."""
-        known = self._open.get(subscription)
-        if known is None:
+        account = self._open.get(subscription)
+        if account is None:
             self._counts["concurrent" if subscription in self._ending else "unexpected"] += 1
             return
-        publisher = self._publishers[known.publisher]
+        publisher = self._publishers[account.publisher]
         if not 0 <= number < len(publisher.times_ms):
             self._counts["unexpected"] += 1
             return
-        if known.owed_until is not None and number > known.owed_until:
+        if account.owed_until is not None and number > account.owed_until:
             self._counts["concurrent"] += 1
             return
-        if known.first is None:
-            known.first = known.newest = number
-        elif number > known.newest:
-            known.missing.update(self._owed(known, range(known.newest + 1, number)))
-            known.newest = number
-        elif number in known.missing:
-            known.missing.discard(number)
+        if account.first is None:
+            account.first = account.newest = number
+        elif number > account.newest:
+            account.missing.update(self._owed(account, range(account.newest + 1, number)))
+            account.newest = number
+        elif number in account.missing:
+            account.missing.discard(number)
             self._counts["out_of_order"] += 1
         else:
-            self._counts["out_of_order" if number < known.first else "repeated"] += 1
+            self._counts["out_of_order" if number < account.first else "repeated"] += 1
             return
         self._counts["delivered"] += 1
-        if publisher.home != known.home:
+        if publisher.home != account.home:
             took_ms = max(now_ms - publisher.times_ms[number], 0.0)
             self._delivered_remote += 1
             self._delivery_ms += took_ms
@@ -181,39 +181,39 @@ class ClientLedger:
 
     def leave(self, subscription: str, now_ms: float) -> None:
         """Note that a client wants nothing that is published from now on."""
-        known = self._open.get(subscription)
-        if known is not None and known.owed_until is None:
-            known.owed_until, known.leaves_ms = len(self._publishers[known.publisher].times_ms) - 1, now_ms
+        account = self._open.get(subscription)
+        if account is not None and account.owed_until is None:
+            account.owed_until, account.leaves_ms = len(self._publishers[account.publisher].times_ms) - 1, now_ms
 
     def may_end(self, subscription: str, now_ms: float) -> bool:
         """Return True if a leaving client has all it is owed or excused, or has waited for ``LEAVE_S_MAX``."""
-        known = self._open[subscription]
-        if now_ms - known.leaves_ms > LEAVE_S_MAX * SECOND_MS:
+        account = self._open[subscription]
+        if now_ms - account.leaves_ms > LEAVE_S_MAX * SECOND_MS:
             return True
-        return all(self._is_excused(known, number) for number in self._missing(known, now_ms))
+        return all(self._is_excused(account, number) for number in self._missing(account, now_ms))
 
     def end(self, subscription: str, now_ms: float) -> None:
         """Close the account of a subscription: what is missing is lost. More may arrive until ``forget``."""
-        known = self._open.pop(subscription)
+        account = self._open.pop(subscription)
         self._ending.add(subscription)
-        for number in self._missing(known, now_ms):
-            is_excused = self._is_excused(known, number)
+        for number in self._missing(account, now_ms):
+            is_excused = self._is_excused(account, number)
             self._counts["lost"] += 1
             self._counts["excused"] += is_excused
             if not is_excused:
-                publisher = self._publishers[known.publisher]
+                publisher = self._publishers[account.publisher]
                 log.error(
                     "notification_lost",
-                    publisher=known.publisher,
+                    publisher=account.publisher,
                     home=publisher.home,
                     number=number,
                     published_ms=publisher.times_ms[number],
                     subscription=subscription,
-                    receiver=known.home,
-                    begun_ms=known.begun_ms,
-                    first=known.first,
-                    newest=known.newest,
-                    owed_until=known.owed_until,
+                    receiver=account.home,
+                    begun_ms=account.begun_ms,
+                    first=account.first,
+                    newest=account.newest,
+                    owed_until=account.owed_until,
                 )
 
     def forget(self, subscription: str) -> None:

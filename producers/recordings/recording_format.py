@@ -261,18 +261,18 @@ class BlockBuilder:
         if head is None:
             name = topic.encode()
             head = self._topics[topic] = varint(len(name)) + name
-        known = self._keys.get(key)
-        if known is None:
+        stored = self._keys.get(key)
+        if stored is None:
             if len(self._keys) >= KEYS_REMEMBERED_MAX:
                 self._keys.clear()
-            known = self._keys[key] = varint(len(key)) + key
+            stored = self._keys[key] = varint(len(key)) + key
         size = len(body)
         self._parts += (
             head,
             self._times.of(time_ms),
             self._branches[partition] if 0 <= partition < len(self._branches) else varint(partition),
             self._offsets.of(offset),
-            known,
+            stored,
             self._sizes[size] if size < 8192 else varint(size),
             self._branches[branch],
             body,

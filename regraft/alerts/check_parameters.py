@@ -25,8 +25,8 @@ def template_error(template: str) -> str:
         return f"is {template!r}: {error}"
     unknown = [name for name in fields if name not in TEXT_FIELDS]
     if unknown:
-        known = ", ".join(f"{{{name}}}" for name in TEXT_FIELDS)
-        return f"is {template!r}: {{{unknown[0]}}} is unknown: use one of {known}"
+        usable = ", ".join(f"{{{name}}}" for name in TEXT_FIELDS)
+        return f"is {template!r}: {{{unknown[0]}}} is unknown: use one of {usable}"
     try:
         template.format(**SAMPLE)
     except (ValueError, KeyError, IndexError) as error:

@@ -326,11 +326,11 @@ def _begin(
     while not stop.is_set():
         health.pulse.beat()
         # The earlier writer is fenced off first, so that what is read from then on is final.
-        known = store.load() if store.begin() else None
-        if known is not None and reader.begin(time.time_ns() // 1_000_000):
-            log.info("alerts_started", rules=len(rules.rules), alerts=len(known), targets=list(settings.target_names))
+        stored = store.load() if store.begin() else None
+        if stored is not None and reader.begin(time.time_ns() // 1_000_000):
+            log.info("alerts_started", rules=len(rules.rules), alerts=len(stored), targets=list(settings.target_names))
             calm = reader.remembered.get(CALM_WINDOWS, 0)
-            return AlertEngine(rules, settings.clock.now_ms(), known, calm, ROWS_WAIT_MS * settings.clock.speed)
+            return AlertEngine(rules, settings.clock.now_ms(), stored, calm, ROWS_WAIT_MS * settings.clock.speed)
         stop.wait(settings.tick_ms / 1000)
     return None
 

@@ -42,8 +42,8 @@ class StalledWatcher:
             return self._take_plan(record, now_ms, raised)
         if not isinstance(record, AdaptationEvent) or record.kind is not EventKind.PLAN_STALLED:
             return []
-        known = self._phases.get(record.subject)
-        is_over = known is not None and (not LIFE[known.phase].is_moving or record.time_ms < known.since_ms)
+        phase = self._phases.get(record.subject)
+        is_over = phase is not None and (not LIFE[phase.phase].is_moving or record.time_ms < phase.since_ms)
         if is_over or record.subject in raised.subjects(self._rule.name):
             return []
         return [self._finding(record.subject, AlertStatus.RAISED, min(record.time_ms, now_ms), 0.0, record.text)]

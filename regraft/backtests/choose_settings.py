@@ -121,18 +121,18 @@ def choose(outcomes: Iterable[Outcome]) -> Choice:
     bootstrap; its blocks are of n^(1/2) windows, longer than those of Künsch (1989), because plans last as well. Raises
     ValueError if the candidates share no window.
     """
-    known = [outcome for outcome in outcomes if outcome.points]
-    ends = sorted(set.intersection(*({point.end_ms for point in one.points} for one in known))) if known else []
+    costed = [outcome for outcome in outcomes if outcome.points]
+    ends = sorted(set.intersection(*({point.end_ms for point in one.points} for one in costed))) if costed else []
     if not ends:
         raise ValueError("the candidates share no window: choose a longer part of the recording")
-    costs = np.array([_costs(outcome, ends) for outcome in known])
+    costs = np.array([_costs(outcome, ends) for outcome in costed])
     best = int(costs.mean(axis=1).argmin())
     block = max(round(len(ends) ** 0.5), 1)
     picked = _block_samples(len(ends), block, np.random.default_rng(SEED))
     base = costs[best][picked].mean(axis=1)
     tail = (1 - LEVEL) / 2
     chosen = []
-    for outcome, row in zip(known, costs, strict=True):
+    for outcome, row in zip(costed, costs, strict=True):
         shares = row[picked].mean(axis=1) / base - 1
         low, high = np.quantile(shares, [tail, 1 - tail])
         changes = outcome.links_exchanged + outcome.moves + outcome.id_moves

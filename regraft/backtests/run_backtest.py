@@ -237,8 +237,8 @@ def _run_open(
         *planned, recorded = divide_work(tasks, run_open_loop, Outcome, advance, "planners", SMALL_WINDOWS)
     firsts = {point.end_ms: point.cost_bootstrap_per_s for point in recorded.points}
     planned = [_with_bootstrap_costs(outcome, firsts) for outcome in planned]
-    known = tuple(point for point in recorded.points if not math.isnan(point.cost_per_s))
-    yardsticks = [msgspec.structs.replace(recorded, points=known)] if known else []
+    costed = tuple(point for point in recorded.points if not math.isnan(point.cost_per_s))
+    yardsticks = [msgspec.structs.replace(recorded, points=costed)] if costed else []
     return [*yardsticks, _bootstrap(planned[0]), *_least(recorded), *planned]
 
 

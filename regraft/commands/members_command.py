@@ -84,21 +84,23 @@ def list_members(
     Examples: `regraft members list`; `regraft members list --state dead --json`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    known = _known(settings)
-    members = [member for member in known.values() if state in (None, member.state)]
-    announced = [] if state else read_announced(settings, known)
+    members_of = _known(settings)
+    members = [member for member in members_of.values() if state in (None, member.state)]
+    announced = [] if state else read_announced(settings, members_of)
     if as_json:
         asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
         typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in members), *asking], indent=2))
         return
-    rows = [*(member_row(member) for member in members), *(announced_row(one, known) for one in announced)]
+    rows = [*(member_row(member) for member in members), *(announced_row(one, members_of) for one in announced)]
     print_table(("broker", "state", "since", "why"), rows, wraps=["why"], drops=["since"])
     counts = ", ".join(
         f"{count} {one.value.replace('_', ' ')}"
         for one in MemberState
-        if (count := sum(member.state is one for member in known.values()))
+        if (count := sum(member.state is one for member in members_of.values()))
     )
-    typer.echo(f"{len(known)} brokers: {counts}" if known else "No brokers known: there is no inventory here.")
+    typer.echo(
+        f"{len(members_of)} brokers: {counts}" if members_of else "No brokers known: there is no inventory here."
+    )
 
 
 @members_app.command()
@@ -126,18 +128,18 @@ def add(
     `regraft members add b42 --reason "it asks to join"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    inventory, known = settings.controller.inventory_path, _known(settings)
+    inventory, members = settings.controller.inventory_path, _known(settings)
     try:
-        own = _announced_facts(settings, known, broker, agent)
+        own = _announced_facts(settings, members, broker, agent)
         facts = facts_of(
             links or (), position, processing, load_max, agent, address, capabilities or (), inventory, own
         )
     except FactsError as error:
         raise typer.BadParameter(str(error)) from error
-    strangers = sorted({link.peer for link in facts.link_costs} - known.keys())
+    strangers = sorted({link.peer for link in facts.link_costs} - members.keys())
     if inventory.exists() and strangers:
         raise typer.BadParameter(f"there is no broker {strangers[0]} to link to: see `regraft members list`")
-    _order(settings, known, OrderKind.ADD, [broker], reason, by, "{} is to join.", facts)
+    _order(settings, members, OrderKind.ADD, [broker], reason, by, "{} is to join.", facts)
 
 
 @members_app.command()
@@ -178,11 +180,11 @@ def dead(
     Example: `regraft members dead b07 b08 --yes --reason "the site is on fire"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    known = _known(settings)
-    _check(known, OrderKind.DEAD, brokers, None, is_whole=settings.controller.inventory_path.exists())
+    members = _known(settings)
+    _check(members, OrderKind.DEAD, brokers, None, is_whole=settings.controller.inventory_path.exists())
     _confirm(yes, f"Anything in {', '.join(brokers)} and on their links is lost, even if they run. Are they dead?")
     done = "{0} is declared dead; `regraft status` shows the repair."
-    _order(settings, known, OrderKind.DEAD, brokers, reason, by, done)
+    _order(settings, members, OrderKind.DEAD, brokers, reason, by, done)
 
 
 @members_app.command()
@@ -200,10 +202,10 @@ def remove(
     Example: `regraft members remove b07 --yes --reason "scrapped"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    known = _known(settings)
-    _check(known, OrderKind.REMOVE, brokers, None, is_whole=settings.controller.inventory_path.exists())
+    members = _known(settings)
+    _check(members, OrderKind.REMOVE, brokers, None, is_whole=settings.controller.inventory_path.exists())
     _confirm(yes, f"{', '.join(brokers)} will not rejoin without `regraft members readmit`. Remove?")
-    _order(settings, known, OrderKind.REMOVE, brokers, reason, by, "{} is removed.")
+    _order(settings, members, OrderKind.REMOVE, brokers, reason, by, "{} is removed.")
 
 
 @members_app.command()

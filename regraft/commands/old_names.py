@@ -38,8 +38,8 @@ def with_new_names(words: Sequence[str]) -> list[str]:
     """Return the words of a call by present names; a former name is answered with the present one."""
     for old, new in NEW_NAMES.items():
         if tuple(words[: len(old)]) == old:
-            known = f"`regraft {' '.join(old)}` is now `regraft {' '.join(new)}`"
-            typer.echo(f"Warning: {known}; the former name ends with the next release.", err=True)
+            hint = f"`regraft {' '.join(old)}` is now `regraft {' '.join(new)}`"
+            typer.echo(f"Warning: {hint}; the former name ends with the next release.", err=True)
             return [*new, *words[len(old) :]]
     return list(words)
 

@@ -103,11 +103,11 @@ def _check_broker(broker: str, path: Path) -> None:
     if not path.exists():
         return  # The controller knows all names, and answers with an event.
     try:
-        known = load_inventory(path).brokers
+        brokers = load_inventory(path).brokers
     except InventoryError:
         return
-    if broker not in known:
-        raise typer.BadParameter(f"{broker} is not in {path}, which has {known[0]} to {known[-1]}")
+    if broker not in brokers:
+        raise typer.BadParameter(f"{broker} is not in {path}, which has {brokers[0]} to {brokers[-1]}")
 
 
 def _end(minutes: float | None) -> str:

@@ -37,13 +37,15 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
         if message.value() is None:
             continue
         try:
-            one = decode(message.value(), Announcement)
+            announcement = decode(message.value(), Announcement)
         except UndecodableRecordError as error:
             log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(error))
             continue
-        if not announcement_error(namespace, message.topic() or "", one, None) and may_announce(known.get(one.broker)):
-            announcements[one.broker, one.facts.agent] = one
-    return [one for _, one in sorted(announcements.items())]
+        if not announcement_error(namespace, message.topic() or "", announcement, None) and may_announce(
+            known.get(announcement.broker)
+        ):
+            announcements[announcement.broker, announcement.facts.agent] = announcement
+    return [announcement for _, announcement in sorted(announcements.items())]
 
 
 def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:

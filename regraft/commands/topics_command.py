@@ -184,9 +184,9 @@ def _rules(namespace: str, agents: tuple[str, ...], named: list[str], named_agen
             "--principal is given for brokers, but each broker has an agent: use --agent-principal"
         )
     principals = default_principals(namespace) | {Role(role): names for role, names in given.items()}
-    known = tuple(agent for agent in agents if agent != NO_AGENT)
-    speakers = {agent: agent_principals(namespace, agent) for agent in known}
-    speakers |= _by_owner("--agent-principal", "AGENT", named_agents, known)
+    own_agents = tuple(agent for agent in agents if agent != NO_AGENT)
+    speakers = {agent: agent_principals(namespace, agent) for agent in own_agents}
+    speakers |= _by_owner("--agent-principal", "AGENT", named_agents, own_agents)
     if NO_AGENT in agents:
         speakers[NO_AGENT] = principals[Role.BROKERS]
     return access_rules(principals, namespace, agents=speakers)

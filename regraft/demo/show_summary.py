@@ -83,8 +83,8 @@ def _plans(summary: Mapping[str, Any]) -> str:
         "rollbacks": summary["plans_undoing"],
         "aborted": summary["plans_aborted"],
     }
-    known = f"{summary['plans_to_save']} to save ({summary['plans_saved']} known to have saved)"
-    return ", ".join([known, *(f"{count} {text}" for text, count in others.items() if count)])
+    saved = f"{summary['plans_to_save']} to save ({summary['plans_saved']} known to have saved)"
+    return ", ".join([saved, *(f"{count} {text}" for text, count in others.items() if count)])
 
 
 def _saving(before: float | None, after: float | None, share: float | None) -> str:

@@ -152,21 +152,21 @@ def _costs(names: Sequence[str], brokers: FoundBrokers) -> tuple[Floats, list[st
         *names,
         *sorted({end for pair in brokers.delays_ms for end in pair} - {*names, *brokers.region_of.values()}),
     ]
-    known = np.full((len(every),) * 2, np.inf)
+    delays = np.full((len(every),) * 2, np.inf)
     for i, one in enumerate(every):
         for j in range(i + 1, len(every)):
             if (delay_ms := brokers.delay_ms(one, every[j])) is not None:
-                known[i, j] = known[j, i] = delay_ms
-    np.fill_diagonal(known, 0.0)
-    paths = shortest_path(csgraph_from_dense(known, null_value=np.inf), directed=False)
+                delays[i, j] = delays[j, i] = delay_ms
+    np.fill_diagonal(delays, 0.0)
+    paths = shortest_path(csgraph_from_dense(delays, null_value=np.inf), directed=False)
     count = len(names)
-    costs = np.where(np.isfinite(known), known, paths)[:count, :count]
+    costs = np.where(np.isfinite(delays), delays, paths)[:count, :count]
     apart = _pairs(names, np.isinf(costs))
     if apart:
         raise SourceError(
             [f"nothing is known about the delay between {' and '.join(pair)}, on no path either" for pair in apart]
         )
-    missing = _pairs(names, np.isinf(known[:count, :count]))
+    missing = _pairs(names, np.isinf(delays[:count, :count]))
     shown = ", ".join("-".join(pair) for pair in missing[:SHOWN_MAX])
     note = (
         f"no delay is known for {counted(len(missing), 'pair')}, where that of the shortest known path is used: {shown}"
@@ -192,8 +192,8 @@ def _loads(names: Sequence[str], brokers: FoundBrokers) -> Floats | None:
 
 
 def _positions(names: Sequence[str], brokers: FoundBrokers) -> Floats | None:
-    known = all(name in brokers.places for name in names)
-    return np.array([brokers.places[name] for name in names]) if known else None
+    all_placed = all(name in brokers.places for name in names)
+    return np.array([brokers.places[name] for name in names]) if all_placed else None
 
 
 def _prices(names: Sequence[str], brokers: FoundBrokers, tariff: Tariff) -> Prices:

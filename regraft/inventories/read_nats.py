@@ -100,11 +100,11 @@ def _found(names: Mapping[str, str], asked: set[str], connections: Sequence[tupl
 def _delays(
     names: Mapping[str, str], connections: Sequence[tuple[str, Connection]]
 ) -> Iterator[tuple[str, str, float]]:
-    known = set(names.values())
+    brokers = set(names.values())
     for server, connection in connections:
         peer = connection.remote_name or names.get(connection.name, connection.name)
         rtt_ms = duration_ms(connection.rtt)
-        if peer in known and peer != server and rtt_ms:  # 0 is not measured yet.
+        if peer in brokers and peer != server and rtt_ms:  # 0 is not measured yet.
             yield server, peer, rtt_ms / 2
 
 

@@ -64,8 +64,8 @@ class EstimatedCosts:
             unknown = np.array([broker not in priced for broker in inventory.brokers])
             costs[np.ix_(unknown, unknown)] = self.unknown_cost
             np.fill_diagonal(costs, 0.0)
-        known = [place for place, broker in enumerate(inventory.brokers) if broker in self._index]
-        rows = [self._index[inventory.brokers[place]] for place in known]
+        places = [place for place, broker in enumerate(inventory.brokers) if broker in self._index]
+        rows = [self._index[inventory.brokers[place]] for place in places]
         link_cost = self.link_cost[np.ix_(rows, rows)]
-        costs[np.ix_(known, known)] = np.where(np.isnan(link_cost), costs[np.ix_(known, known)], link_cost)
+        costs[np.ix_(places, places)] = np.where(np.isnan(link_cost), costs[np.ix_(places, places)], link_cost)
         return replace(inventory, link_cost=costs)

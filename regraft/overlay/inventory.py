@@ -117,8 +117,8 @@ class Inventory:
     @property
     def delay_ms(self) -> NDArray[np.float64]:
         """The delay of each link in ms, shape (n, n): its cost unless that is money."""
-        known = None if self.prices is None else self.prices.delay_ms
-        return self.link_cost if known is None else known
+        delays = None if self.prices is None else self.prices.delay_ms
+        return self.link_cost if delays is None else delays
 
     def cost_of_link(self, broker: str, peer: str) -> float:
         """Return c of the link between two brokers, per notification."""

@@ -106,9 +106,9 @@ def _price_errors(values: InventoryValues, count: int) -> Iterator[str]:
 
 
 def _agent_errors(brokers: Sequence[str], agent_of: Mapping[str, Any]) -> Iterator[str]:
-    known = set(brokers) if agent_of else set()
+    allowed = set(brokers) if agent_of else set()
     for broker, agent in agent_of.items():
-        if broker not in known:
+        if broker not in allowed:
             yield f"agents names {broker!r}, which is not a broker of the inventory: correct or remove it"
         elif not isinstance(agent, str) or not AGENT_PATTERN.fullmatch(agent):
             yield (

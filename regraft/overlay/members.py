@@ -116,14 +116,14 @@ def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inven
     """Return the inventory with facts of known and new brokers merged in; its bootstrap overlay stays."""
     brokers = tuple(sorted({*inventory.brokers, *facts_of}))
     row = {broker: place for place, broker in enumerate(brokers)}
-    known = np.array([row[broker] for broker in inventory.brokers])
+    rows = np.array([row[broker] for broker in inventory.brokers])
     processing, loads = np.zeros(len(brokers)), np.full(len(brokers), np.inf)
     places = np.full((len(brokers), 2), np.nan)
-    processing[known] = inventory.processing_cost
+    processing[rows] = inventory.processing_cost
     if inventory.load_max_per_s is not None:
-        loads[known] = inventory.load_max_per_s
+        loads[rows] = inventory.load_max_per_s
     if inventory.positions is not None:
-        places[known] = inventory.positions
+        places[rows] = inventory.positions
     for broker, facts in facts_of.items():
         processing[row[broker]] = facts.processing_cost
         loads[row[broker]] = facts.load_max_per_s or np.inf
@@ -142,7 +142,7 @@ def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inven
         _shown_places(places, link_cost),
         kept | agents,
         inventory.clients_stay,
-        None if inventory.prices is None else inventory.prices.extended_to(known, len(brokers)),
+        None if inventory.prices is None else inventory.prices.extended_to(rows, len(brokers)),
     )
 
 
@@ -151,9 +151,9 @@ def _link_costs(
 ) -> NDArray[np.float64]:
     """Return the costs of all links, shape (n, n): from facts, else the inventory, else distance, else unknown."""
     row = {broker: place for place, broker in enumerate(brokers)}
-    known = np.array([row[broker] for broker in inventory.brokers])
+    rows = np.array([row[broker] for broker in inventory.brokers])
     cost = np.full((len(brokers), len(brokers)), np.nan)
-    cost[np.ix_(known, known)] = inventory.link_cost
+    cost[np.ix_(rows, rows)] = inventory.link_cost
     for (broker, peer), reported in announced_costs(facts_of).items():
         if broker in row and peer in row:
             cost[row[broker], row[peer]] = cost[row[peer], row[broker]] = reported

@@ -49,8 +49,8 @@ class BrokerChange:
         present = frozenset(brokers)
         if outsiders := (self.left | self.lost) - present:
             raise ValueError(f"{', '.join(sorted(outsiders))} cannot leave or be lost: not in the overlay")
-        if known := self.joined & (present - self.lost - self.left):
-            raise ValueError(f"{', '.join(sorted(known))} cannot join: already in the overlay")
+        if present_already := self.joined & (present - self.lost - self.left):
+            raise ValueError(f"{', '.join(sorted(present_already))} cannot join: already in the overlay")
         return (present - self.left - self.lost) | self.joined
 
     @classmethod

@@ -152,15 +152,15 @@ class KnownTrees:
         """Return the same as :func:`tree_prices`. Cost O(sets) if all prices are cached."""
         if len(self._known) > TREES_KNOWN_MAX:
             self.forget()
-        packed, known = np.packbits(members, axis=1), self._known
+        packed, price_of = np.packbits(members, axis=1), self._known
         width, text = packed.shape[1], packed.tobytes()
         keys = [text[at : at + width] for at in range(0, len(text), width)]
-        priced = list(map(known.get, keys))
+        priced = list(map(price_of.get, keys))
         if None in priced:
             new = {keys[row]: row for row, price in enumerate(priced) if price is None}
             prices = tree_prices(self._core_price, members[list(new.values())])
-            known.update(zip(new, prices.tolist(), strict=True))
-            priced = list(map(known.get, keys))
+            price_of.update(zip(new, prices.tolist(), strict=True))
+            priced = list(map(price_of.get, keys))
         return np.array(priced, dtype=np.float64)
 
     def forget(self) -> None:

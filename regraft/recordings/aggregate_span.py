@@ -154,11 +154,11 @@ class _Telemetry:
         """Add bodies of the newest schema in ``raw``, given the start, size and Kafka's time of each."""
         columns = decode_columns(raw, starts, starts + sizes, self._schema, WANTED)
         kafka_ms = kafka_ms[columns.places]
-        known = is_of(columns.rows, self._brokers)
-        if not known.all():
+        is_member = is_of(columns.rows, self._brokers)
+        if not is_member.all():
             self._brokers |= _added_brokers(self._recording)
-            known = is_of(columns.rows, self._brokers)
-        sane = is_sane(columns.rows, kafka_ms, self._bounds) & known
+            is_member = is_of(columns.rows, self._brokers)
+        sane = is_sane(columns.rows, kafka_ms, self._bounds) & is_member
         rows = columns.rows if sane.all() else columns.rows.filter(pa.array(sane))
         kafka_ms = kafka_ms[sane]
         rows = with_near_deliveries(with_cells(rows), kafka_ms, self._bounds)

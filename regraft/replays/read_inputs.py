@@ -74,7 +74,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
 
 
 def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in recorded.items():
         field = model.model_fields.get(name)
         if name in LEFT_OUT:
@@ -82,10 +82,10 @@ def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, u
         if field is None:
             unknown.append(f"{path}.{name}")
         elif isinstance(field.annotation, type) and issubclass(field.annotation, SettingsModel):
-            known[name] = _known(value, field.annotation, f"{path}.{name}", unknown)
+            values[name] = _known(value, field.annotation, f"{path}.{name}", unknown)
         else:
-            known[name] = value
-    return known
+            values[name] = value
+    return values
 
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

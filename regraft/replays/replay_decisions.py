@@ -177,11 +177,11 @@ def _without_partial(windows: list[_Window]) -> list[_Window]:
 
 def _with_known(inputs: DecisionInputs, first_ms: int) -> DecisionInputs:
     """Return the inputs with all plans made before the first whole window counted as known."""
-    known = {plan.plan: plan for plan in inputs.plans_known}
-    known |= {
-        name: plan for name, plan in inputs.recorded.items() if plan.window_end_ms <= first_ms and name not in known
+    plans = {plan.plan: plan for plan in inputs.plans_known}
+    plans |= {
+        name: plan for name, plan in inputs.recorded.items() if plan.window_end_ms <= first_ms and name not in plans
     }
-    return replace(inputs, plans_known=sorted(known.values(), key=lambda plan: plan.epoch_to))
+    return replace(inputs, plans_known=sorted(plans.values(), key=lambda plan: plan.epoch_to))
 
 
 def _timed(windows: Iterable[_Window], inputs: DecisionInputs, grace_ms: int) -> Iterator[tuple[int, Any]]:

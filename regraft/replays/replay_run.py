@@ -245,9 +245,9 @@ class _ReplayRun:
 
 def _compared(decided: Decided, inputs: DecisionInputs, document: dict[str, Any]) -> ReplayOutcome:
     """Return the outcome, with each plan compared to the recorded one."""
-    known = {plan.plan for plan in inputs.plans_known}
+    before = {plan.plan for plan in inputs.plans_known}
     recorded = sorted(
-        (plan for plan in inputs.recorded.values() if plan.plan not in known), key=lambda plan: plan.epoch_to
+        (plan for plan in inputs.recorded.values() if plan.plan not in before), key=lambda plan: plan.epoch_to
     )
     same, difference = first_difference(decided.plans, recorded)
     plans = [

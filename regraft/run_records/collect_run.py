@@ -170,8 +170,8 @@ def first_full_window_cost(stored: StoredRun, kind: AnyKind, traffic_start_ms: i
 
 def configuration_at(stored: StoredRun, epoch: int, inventory: Inventory) -> OverlayConfiguration:
     """Return the newest configuration whose epoch is at most the given one."""
-    known = [number for number in stored.configurations if number <= epoch]
-    return stored.configurations[max(known)] if known else inventory.bootstrap
+    epochs = [number for number in stored.configurations if number <= epoch]
+    return stored.configurations[max(epochs)] if epochs else inventory.bootstrap
 
 
 def last_windows(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> Sequence[ClosedWindow]:

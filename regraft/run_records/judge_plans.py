@@ -33,8 +33,10 @@ def has_saved(plan: AnyPlan) -> bool:
     if plan.phase != PlanPhase.COMPLETED or not is_to_save(plan) or plan.cost_observed_per_s is None:
         return False
     gains = [proposal.gain_observed_per_s for proposal in plan.proposals]
-    known = [gain for gain in gains if gain is not None]
-    return sum(known) > 0 if known and len(known) == len(gains) else plan.cost_observed_per_s < plan.cost_before_per_s
+    judged = [gain for gain in gains if gain is not None]
+    return (
+        sum(judged) > 0 if judged and len(judged) == len(gains) else plan.cost_observed_per_s < plan.cost_before_per_s
+    )
 
 
 def began_after(plans: Iterable[AnyPlan], time_ms: int | None) -> list[AnyPlan]:

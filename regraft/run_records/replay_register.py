@@ -77,8 +77,8 @@ def with_register(
         overlays = [_overlay_at(configurations, epoch) for epoch in (window.epoch_min, window.epoch_max)]
         interests = register.interests(window.sets.brokers)
         kept += 0 if replayed and replayed[-1].interests is interests else interests.subscription_count
-        known = kind.attach_clients(window, interests, register.topic_of, overlays, unknown_share_max)
-        replayed.append(known[0])
+        attached = kind.attach_clients(window, interests, register.topic_of, overlays, unknown_share_max)
+        replayed.append(attached[0])
         while kept > SUBSCRIPTIONS_KEPT_MAX and oldest < len(replayed) - 1:
             gone, replayed[oldest] = replayed[oldest].interests, replayed[oldest].without_interests()
             oldest += 1
@@ -89,5 +89,5 @@ def with_register(
 
 
 def _overlay_at(configurations: Mapping[int, OverlayConfiguration], epoch: int) -> OverlayConfiguration:
-    known = [number for number in configurations if number <= epoch] or [min(configurations)]
-    return configurations[max(known)]
+    numbers = [number for number in configurations if number <= epoch] or [min(configurations)]
+    return configurations[max(numbers)]

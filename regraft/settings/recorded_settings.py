@@ -68,13 +68,13 @@ def _is_alike(placed: Inventory, recorded: Inventory) -> bool:
 
 
 def _known(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in given.items():
         if name in defaults:
             default = defaults[name]
             is_table = isinstance(value, Mapping) and isinstance(default, Mapping)
-            known[name] = _known(value, default) if is_table else value
-    return known
+            values[name] = _known(value, default) if is_table else value
+    return values
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,13 +34,13 @@ NEAR_SHARE = 0.9  # Of equal letters; a variable that holds a password may have 
 
 def variable_errors(environ: Mapping[str, str], sections: Collection[str]) -> list[str]:
     """Return a sentence for each variable that looks like a setting but is not read: a misspelt name or table."""
-    known, errors = (*SHORT_NAMES, *OTHER_NAMES), []
+    names, errors = (*SHORT_NAMES, *OTHER_NAMES), []
     for name in sorted(environ):
-        if not name.startswith(ENVIRONMENT_PREFIX) or name in known:
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in names:
             continue
         table, is_nested, rest = name.removeprefix(ENVIRONMENT_PREFIX).partition("__")
         if not is_nested:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=NEAR_SHARE)
+            near = difflib.get_close_matches(name, names, n=1, cutoff=NEAR_SHARE)
             errors += [f"the variable {name} is not read: did you mean {each}?" for each in near]
         elif table.lower() not in sections:
             near = difflib.get_close_matches(table.lower(), sections, n=1)

@@ -246,9 +246,9 @@ class RunObserver:
         return self._take_events(view.events)
 
     def _take_window(self, point: CostPoint) -> None:
-        known = self.windows.get(point.window_end_ms)
+        shown = self.windows.get(point.window_end_ms)
         # A restarted controller reads old windows again, but no longer has the shadow planners' costs on them.
-        shadows_per_s = point.cost_shadows_per_s or (known.shadows_per_s if known else {})
+        shadows_per_s = point.cost_shadows_per_s or (shown.shadows_per_s if shown else {})
         self.windows[point.window_end_ms] = WindowCost(
             point.window_end_ms,
             point.epoch,

@@ -129,6 +129,23 @@ def test_nothing_is_left_to_do() -> None:
     assert not found
 
 
+def test_no_result_is_called_after_nothing() -> None:
+    """A result has the name of what it is: whoever reads ``known`` or ``found`` has to look up what was."""
+    empty, pairs = {"found", "known", "one"}, {"other", "two"}
+    named = []
+    for path in _files(*PRODUCT):
+        functions = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for node in {inner for function in functions for inner in ast.walk(function)}:
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                names = {
+                    one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+                }
+                if names & empty and not names & pairs:
+                    named.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not named
+
+
 def _only_passes_on(tree: ast.Module) -> bool:
     body = [node for node in tree.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
     names = {"__all__"}

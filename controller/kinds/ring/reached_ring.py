@@ -101,9 +101,9 @@ class ReachedRing:
     def _reassign(self, id_moves: tuple[IdMove, ...]) -> None:
         id_of = dict(self._present.id_of)
         for move in id_moves:
-            known = id_of.get(move.broker)
-            if known != move.id_from:
-                has = "is not in the overlay" if known is None else f"has {known}"
+            position = id_of.get(move.broker)
+            if position != move.id_from:
+                has = "is not in the overlay" if position is None else f"has {position}"
                 raise RingIdError(f"{move.broker} must give up ring ID {move.id_from}, but {has}")
             id_of[move.broker] = move.id_to
         try:

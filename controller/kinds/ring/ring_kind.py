@@ -87,8 +87,8 @@ class RingKind(OverlayKind[RingConfiguration, RingState, ReachedRing]):
     ) -> tuple[ClosedWindow, tuple[str, ...]]:
         """Return the window with what users want and how often topics are published."""
         traffic = topic_traffic(window.sets, topic_of)
-        known = with_clients(window, interests, traffic, overlays, unknown_share_max, error)
-        return known, traffic.unknown_publishers
+        attached = with_clients(window, interests, traffic, overlays, unknown_share_max, error)
+        return attached, traffic.unknown_publishers
 
     def without_register(self, window: ClosedWindow) -> ClosedWindow:
         """Return the window without its users' interests; its rates stay."""

@@ -166,5 +166,5 @@ class RingState(OverlayState):
 
     def with_configuration(self, configuration: RingConfiguration) -> RingState:
         """Return the same windows on another ring."""
-        known = None if self.traffic is None else self.traffic.with_configuration(configuration)
-        return RingState(configuration, self.inventory, self.windows, known)
+        traffic = None if self.traffic is None else self.traffic.with_configuration(configuration)
+        return RingState(configuration, self.inventory, self.windows, traffic)

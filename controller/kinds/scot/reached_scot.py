@@ -63,8 +63,8 @@ class ReachedScot:
         homes = dict(reached.home_of)
         for move in proposal.moves:
             if homes.get(move.client) != move.home_from:
-                known = homes.get(move.client, "not known")
-                raise HomeError(f"publisher {move.client} would leave {move.home_from}, but its home is {known}")
+                home = homes.get(move.client, "not known")
+                raise HomeError(f"publisher {move.client} would leave {move.home_from}, but its home is {home}")
             if move.home_to not in reached.neighbours:
                 raise KeyError(move.home_to)
             homes[move.client] = move.home_to

@@ -41,8 +41,8 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     target = draft.overlay(present.epoch + 1)
     successors = {broker: draft.successor_of(broker, slots[0]) for broker, slots in vacated.items()}
     # A publisher is announced at its next home by an overlay that has both.
-    known = [broker for broker in target.brokers if broker in present.slots] or list(target.brokers)
-    open_to = [broker for broker in known if broker not in task.avoided] or known
+    shared = [broker for broker in target.brokers if broker in present.slots] or list(target.brokers)
+    open_to = [broker for broker in shared if broker not in task.avoided] or shared
     emptied, homes = task.emptied(present), {name: at for name, at in present.homes if at in target.neighbours}
     goes_to = {broker: _open_successor(successors[broker], open_to, task.fleet) for broker in emptied}
     moves = tuple(ClientMove(name, home, goes_to[home]) for name, home in sorted(present.homes) if home in goes_to)[

@@ -141,8 +141,8 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
 
     def repaired(self, present: ScotConfiguration, task: RepairTask) -> Repair:
         """Return the overlay with neighbours standing in for lost brokers, and new brokers at their own slots."""
-        known = self.with_homes(present, task.windows) if task.windows else present
-        return repaired_scot(known, task, self.degree_max)
+        overlay = self.with_homes(present, task.windows) if task.windows else present
+        return repaired_scot(overlay, task, self.degree_max)
 
     def cost_per_s(self, configuration: ScotConfiguration, window: ClosedWindow) -> float:
         """Return the overlay's cost of the window's notifications with static routing."""

@@ -107,8 +107,8 @@ class ReachedTree:
         homes = dict(present.home_of)
         for move in moves:
             if homes.get(move.client) != move.home_from:
-                known = homes.get(move.client, "not known")
-                raise HomeError(f"publisher {move.client} would leave {move.home_from}, but its home is {known}")
+                home = homes.get(move.client, "not known")
+                raise HomeError(f"publisher {move.client} would leave {move.home_from}, but its home is {home}")
             before, after = state.inventory.index[move.home_from], state.inventory.index[move.home_to]
             if move.client in priced.publishers:  # Else it was silent in all windows: its home costs nothing.
                 costs = priced.costs_by_span_per_s(move.client)

@@ -136,6 +136,6 @@ def at_known_homes(sets: DeliverySets, homes: Mapping[str, str], brokers: tuple[
 
     Publishers that ``homes`` does not name stay.
     """
-    known = {name for name, _ in sets.columns}
-    placed = {name: home for name, home in homes.items() if name in known}
+    publishers = {name for name, _ in sets.columns}
+    placed = {name: home for name, home in homes.items() if name in publishers}
     return sets.over(tuple(sorted({*sets.brokers, *brokers, *placed.values()}))).at_homes(placed)

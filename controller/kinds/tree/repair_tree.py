@@ -55,8 +55,8 @@ def _traffic(overlay: TreeConfiguration, task: RepairTask) -> WeightedSets:
     Sets that the windows have merged already are reused if they are of these brokers and homes.
     """
     homes = overlay.home_of
-    known = set(overlay.brokers).intersection(*(window.sets.brokers for window in task.windows))
-    if all(window.sets.brokers == task.windows[0].sets.brokers for window in task.windows) and known.issuperset(
+    brokers = set(overlay.brokers).intersection(*(window.sets.brokers for window in task.windows))
+    if all(window.sets.brokers == task.windows[0].sets.brokers for window in task.windows) and brokers.issuperset(
         homes.values()
     ):
         return WeightedSets.over_all([window.sets_at(homes) for window in task.windows])
@@ -93,8 +93,8 @@ class _RepairDraft:
     @cached_property
     def core(self) -> tuple[str, ...]:
         """The brokers of the fragments: those that stay or come back, or all brokers if there are none."""
-        known = tuple(broker for broker in self.brokers if broker in self.present.neighbours)
-        return known or self.brokers
+        linked = tuple(broker for broker in self.brokers if broker in self.present.neighbours)
+        return linked or self.brokers
 
     @cached_property
     def link_cost(self) -> NDArray[np.float64]:

@@ -115,8 +115,8 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
 
     def repaired(self, present: TreeConfiguration, task: RepairTask) -> Repair:
         """Return the tree with its fragments joined by the cheapest links, and new brokers as leaves."""
-        known = self.with_homes(present, task.windows) if task.windows else present
-        return repaired_tree(known, task, self.degree_max)
+        overlay = self.with_homes(present, task.windows) if task.windows else present
+        return repaired_tree(overlay, task, self.degree_max)
 
     def cost_per_s(self, configuration: TreeConfiguration, window: ClosedWindow) -> float:
         """Return the cost of the window's notifications (Jaeger07, Eq. 1-2), plus the price of hand-overs."""
@@ -154,15 +154,15 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         It includes what crossed links that a transition was retiring.
         """
         inventory = self.inventory
-        known = [queue for queue in window.queues if queue.broker in inventory.index]
-        if not known:
+        queues = [queue for queue in window.queues if queue.broker in inventory.index]
+        if not queues:
             return None
         access_per_s = float(access_costs_per_s(inventory, window).sum())
         return access_per_s + sum(
             queue.notifications_out_per_s * inventory.cost_of_link(queue.broker, queue.peer)
             if queue.peer in inventory.index
             else queue.notifications_out_per_s * float(inventory.processing_cost[inventory.index[queue.broker]])
-            for queue in known
+            for queue in queues
         )
 
     def transition_messages_min(self, configuration: TreeConfiguration) -> int:

@@ -128,8 +128,8 @@ class _PricedMoves:
     def __init__(self, state: TreeState, settings: PackingSettings, room: int) -> None:
         self.state = state
         inventory = state.inventory
-        self._names, known = inventory.brokers, state.subscribers_at or {}
-        self.counts = [known.get(broker, 0) for broker in self._names]
+        self._names, subscribers_at = inventory.brokers, state.subscribers_at or {}
+        self.counts = [subscribers_at.get(broker, 0) for broker in self._names]
         handed_per_s = np.zeros(len(self._names))
         for at_brokers in state.local_deliveries.values():
             for broker, count in at_brokers.items():

@@ -50,7 +50,9 @@ class Stamps:
         if not self._may_hold(message.headers):
             return None
         lines = self._lines.findall(message.headers)
-        return next((one for line in lines if (one := self.read(line.decode(errors="replace"), message.subject))), None)
+        return next(
+            (stamp for line in lines if (stamp := self.read(line.decode(errors="replace"), message.subject))), None
+        )
 
     def read(self, value: str, subject: str) -> Stamp | None:
         """Return the stamp that a header's value is, None if it is none, or that of a message with another subject."""

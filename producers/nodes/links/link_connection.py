@@ -137,8 +137,8 @@ class LinkConnection(asyncio.Protocol):
             self._probed_s = None
 
     def _measure(self, rtt_ms: float) -> None:
-        known = rtt_ms if self.rtt_ms is None else self.rtt_ms
-        self.rtt_ms = max(known + SMOOTHING_SHARE * (rtt_ms - known), 0.0)
+        smoothed_ms = rtt_ms if self.rtt_ms is None else self.rtt_ms
+        self.rtt_ms = max(smoothed_ms + SMOOTHING_SHARE * (rtt_ms - smoothed_ms), 0.0)
 
     def _acknowledge(self) -> None:
         if self._ack_timer is not None:

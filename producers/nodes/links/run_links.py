@@ -153,8 +153,8 @@ class Links:
 
         Return False if the buffer is full, or if the peer would refuse the message, which no message of a core is.
         """
-        known = self._peer(peer)
-        session = known.session
+        state = self._peer(peer)
+        session = state.session
         if isinstance(message, Notification) and session.bytes_kept > self._limits.kept_bytes_max:
             self.counts["dropped"] += 1
             return False
@@ -164,13 +164,13 @@ class Links:
             self._note_refused("refused_to_send", peer, error)
             return False
         session.put(body)
-        known.messages_in += 1
-        known.bytes_in += len(body)
-        known.kept_max = max(known.kept_max, len(session))
-        if known.connection is None:
+        state.messages_in += 1
+        state.bytes_in += len(body)
+        state.kept_max = max(state.kept_max, len(session))
+        if state.connection is None:
             self._call(peer)
         else:
-            known.connection.flush_soon()
+            state.connection.flush_soon()
         return True
 
     @property
@@ -180,8 +180,10 @@ class Links:
 
     def round_trips(self) -> list[tuple[str, float]]:
         """Return the connected peers with their round trips in ms; those not measured yet are left out."""
-        known = [(name, peer.connection) for name, peer in sorted(self.peers.items()) if peer.connection is not None]
-        return [(name, connection.rtt_ms) for name, connection in known if connection.rtt_ms is not None]
+        connected = [
+            (name, peer.connection) for name, peer in sorted(self.peers.items()) if peer.connection is not None
+        ]
+        return [(name, connection.rtt_ms) for name, connection in connected if connection.rtt_ms is not None]
 
     def sample(self, name: str) -> QueueSample:
         """Return the counters of the link to a peer."""

@@ -225,10 +225,10 @@ class MqttInterest:
     def _names_and_filters(self, entry: str) -> list[tuple[str, str]]:
         """Split "NAME QOS FILTER" wherever the name is known, else at the first QoS: both may contain spaces."""
         subscriptions = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
-        known = [one for one in subscriptions if self._is_known(one[0])]
-        if len(known) > 1:
+        own = [one for one in subscriptions if self._is_known(one[0])]
+        if len(own) > 1:
             self.counts[AMBIGUOUS] += 1
-        return known or subscriptions[:1]
+        return own or subscriptions[:1]
 
     def _is_known(self, name: str) -> bool:
         return name in self._clients or self._is_own(name)
@@ -236,11 +236,9 @@ class MqttInterest:
     def _handle_unsubscribe(self, entry: str) -> bool:
         """Handle "NAME FILTER"; return False if no client wanted that."""
         places = [place.start() for place in re.finditer(" ", entry)]
-        known = [
-            (self._clients[entry[:place]], entry[place + 1 :]) for place in places if entry[:place] in self._clients
-        ]
-        wants = [(client, wanted) for client, wanted in known if wanted in client.filters or wanted in client.waiting]
-        if len(known) > 1 and wants:
+        own = [(self._clients[entry[:place]], entry[place + 1 :]) for place in places if entry[:place] in self._clients]
+        wants = [(client, wanted) for client, wanted in own if wanted in client.filters or wanted in client.waiting]
+        if len(own) > 1 and wants:
             self.counts[AMBIGUOUS] += 1
         elif wants:
             [(client, wanted)] = wants

@@ -70,8 +70,8 @@ class RetainedTopics:
         if self._file is None or not self._file.exists():
             return
         try:
-            known = dict(json.loads(self._file.read_text(encoding="utf-8")))
-            kept = {subject: None if until_s is None else float(until_s) for subject, until_s in known.items()}
+            stored = dict(json.loads(self._file.read_text(encoding="utf-8")))
+            kept = {subject: None if until_s is None else float(until_s) for subject, until_s in stored.items()}
         except (OSError, ValueError, TypeError) as error:
             log.warning("retained_not_restored", file=str(self._file), reason=str(error))
             return

@@ -49,8 +49,8 @@ class StreamTaken:
         """Return the receipt of a message, 0 if it is to be acknowledged again, None if it is under way."""
         if key in self._safe:
             return 0
-        if (known := self._receipts.get(key)) is not None:
-            self._under_way[known].ack = ack
+        if (receipt := self._receipts.get(key)) is not None:
+            self._under_way[receipt].ack = ack
             return None
         self._last_receipt += 1
         self._under_way[self._last_receipt] = _UnderWay(key, ack)

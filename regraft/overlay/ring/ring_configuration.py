@@ -178,8 +178,8 @@ class RingConfiguration:
         id_of = dict(self.id_of)
         for move in id_moves:
             if id_of.get(move.broker, OFF_RING) != move.id_from:
-                known = id_of.get(move.broker, "none")
-                raise ValueError(f"{move.broker} must give up ring ID {move.id_from}, but has {known}")
+                position = id_of.get(move.broker, "none")
+                raise ValueError(f"{move.broker} must give up ring ID {move.id_from}, but has {position}")
             id_of[move.broker] = move.id_to
         without = [broker for broker in brokers if id_of.get(broker, OFF_RING) == OFF_RING]
         if without:
@@ -302,8 +302,8 @@ def _aligned(
     place_after = {broker: at for at, broker in enumerate(brokers_after)}
     later = np.array([place_after.get(broker, UNKNOWN) if broker in place else UNKNOWN for broker in brokers_before])
     earlier = np.array([place.get(broker, UNKNOWN) for broker in brokers_after])
-    known = np.maximum(earlier, 0)
-    taken = parents[np.ix_(known, known)]
+    places = np.maximum(earlier, 0)
+    taken = parents[np.ix_(places, places)]
     aligned = np.where(taken < 0, taken, later[taken])
     is_new = earlier == UNKNOWN
     aligned[is_new, :] = UNKNOWN

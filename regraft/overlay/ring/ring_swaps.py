@@ -144,11 +144,11 @@ class RingSwaps:
         half = len(topics) // 2
         routes = self.arcs.routes.take(topics * self.problem.broker_count + places, axis=1)
         before = self._codes.take(routes)
-        one = ONE + places
-        np.negative(one[:half], out=one[:half])
+        lower = ONE + places
+        np.negative(lower[:half], out=lower[:half])
         # Flat, with one value per index: in numpy 2.4, add.at reads out of bounds when it has to broadcast values over
         # rows.
-        np.add.at(self._codes, routes.ravel(), one[None].repeat(len(routes), axis=0).ravel())
+        np.add.at(self._codes, routes.ravel(), lower[None].repeat(len(routes), axis=0).ravel())
         # Nodes above both places keep their count, and change only if their one subscriber is the one that moves.
         changing = np.minimum(before, self._codes.take(routes)) < TWO
         tops = routes[_count_true(changing[1:]), np.arange(len(places))] - self._first_code[topics]

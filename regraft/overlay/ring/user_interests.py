@@ -42,11 +42,11 @@ class UserInterests:
         place = {broker: position for position, broker in enumerate(ordered)}
         names = sorted(users)
         sets = [sorted(set(users[name][1])) for name in names]
-        known = tuple(sorted(set(topics).union(*sets)))
-        topic = {name: position for position, name in enumerate(known)}
+        named = tuple(sorted(set(topics).union(*sets)))
+        topic = {name: position for position, name in enumerate(named)}
         return cls(
             ordered,
-            known,
+            named,
             tuple(names),
             np.array([place[users[name][0]] for name in names], dtype=np.int32),
             np.cumsum([0, *(len(one) for one in sets)], dtype=np.int64),

@@ -41,15 +41,15 @@ class SlotCosts:
 
     def __init__(self, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]) -> None:
         self.inventory = inventory
-        known = sets.of_publishers(homes.keys())
-        names = [name for name, _ in known.columns]  # Columns are sorted by publisher.
+        published = sets.of_publishers(homes.keys())
+        names = [name for name, _ in published.columns]  # Columns are sorted by publisher.
         self.publishers = tuple(sorted(set(names)))
         self.homes = tuple(homes[name] for name in self.publishers)
         self._starts = np.searchsorted(names, self.publishers)
-        self._span_s = max(known.span_s, 1e-9)
-        self._delivered = known.delivered
-        self._row_of = {broker: row for row, broker in enumerate(known.brokers)}
-        self._published_per_s = self._counts(known.published[None])[:, 0]
+        self._span_s = max(published.span_s, 1e-9)
+        self._delivered = published.delivered
+        self._row_of = {broker: row for row, broker in enumerate(published.brokers)}
+        self._published_per_s = self._counts(published.published[None])[:, 0]
         self._clusters: dict[tuple[tuple[str, ...], RegionLinks], _Cluster] = {}
 
     def cost_per_s(self, regions: Regions, region_links: RegionLinks) -> float:

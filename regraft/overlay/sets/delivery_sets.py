@@ -153,8 +153,8 @@ class DeliverySets:
         ``homes`` and errors are as in :meth:`with_subscribers_moved`.
         """
         words = delivered | (self.words & ~self.delivered)
-        known = {name: home for name, home in homes.items() if home in self.brokers}
-        return replace(self, words=words, delivered=delivered).at_homes(known)
+        placed = {name: home for name, home in homes.items() if home in self.brokers}
+        return replace(self, words=words, delivered=delivered).at_homes(placed)
 
     def over(self, brokers: tuple[str, ...]) -> DeliverySets:
         """Return the same notifications over other, sorted brokers; new ones want nothing.

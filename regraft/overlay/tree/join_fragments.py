@@ -145,15 +145,15 @@ class _Search:
                 costs[a, b] = costs[b, a] = np.inf
         at = self._starts[:-1]
         least = np.minimum.reduceat(np.minimum.reduceat(costs, at, axis=0), at, axis=1)
-        known = {}
+        measured = {}
         for a, b in node.taken:
             fragments = int(self._fragments[a]), int(self._fragments[b])
             least[fragments] = least[fragments[::-1]] = -np.inf
-            known[frozenset(fragments)] = a, b
+            measured[frozenset(fragments)] = a, b
         pairs = _spanning_tree(least)
         if pairs is None:
             return np.inf, ()
-        links = tuple(known.get(frozenset(pair)) or self._cheapest(costs, *pair) for pair in pairs)
+        links = tuple(measured.get(frozenset(pair)) or self._cheapest(costs, *pair) for pair in pairs)
         return self._cost(links), links
 
     def _cheapest(self, costs: Floats, fragment: int, peer: int) -> Pair:

@@ -193,9 +193,11 @@ def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
     names, link_cost = costs.inventory.brokers, costs.inventory.link_cost
     touched: set[int] = set()
     for _ in range(rng.randint(*KICK_SWAPS)):
-        one = rng.randrange(len(names))
-        nearest = [other for other in np.argsort(link_cost[one], kind="stable").tolist() if other != one][:KICK_NEAR]
-        added = link(names[one], names[rng.choice(nearest)])
+        broker = rng.randrange(len(names))
+        nearest = [other for other in np.argsort(link_cost[broker], kind="stable").tolist() if other != broker][
+            :KICK_NEAR
+        ]
+        added = link(names[broker], names[rng.choice(nearest)])
         cycle = costs.cycle(added)
         if added not in cycle:
             swap = LinkSwap(rng.choice(cycle), added)

@@ -90,10 +90,10 @@ def subscribers_mean(window: ClosedWindow, publisher: str, delivered: Words) -> 
     ``delivered`` are the publisher's columns. The mean is at least 1 if anything was delivered, and 1 if it is unknown.
     """
     counts = np.bitwise_count(delivered).sum(axis=1, dtype=np.float64)
-    known = window.local_deliveries
-    if not known:
+    deliveries = window.local_deliveries
+    if not deliveries:
         return np.asarray(np.minimum(counts, 1.0))
-    handed = np.array([known.get((publisher, broker), 0) for broker in window.sets.brokers], dtype=np.float64)
+    handed = np.array([deliveries.get((publisher, broker), 0) for broker in window.sets.brokers], dtype=np.float64)
     handed *= window.sets.share  # Hand-overs are counted in full, notifications are sampled.
     return np.asarray(np.maximum(handed, counts) / np.maximum(counts, 1.0) * (counts > 0))
 
