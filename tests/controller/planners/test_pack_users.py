@@ -103,14 +103,11 @@ def test_trees_grow_as_prim_grows_them(seed: int, receivers: int, brokers: int) 
     core += core.T
     near, free = core[0].copy(), set(range(receivers))
     expected = np.zeros(receivers, dtype=np.intp)
-    at, user = 0, int(access[:, 0].argmin())
-    while True:
+    while free:
+        _, user, at = min((near[b] + access[v, b], v, b) for v in free for b in range(brokers))
         expected[user] = at
         free.discard(user)
         near = np.minimum(near, core[at])
-        if not free:
-            break
-        _, user, at = min((near[b] + access[v, b], v, b) for v in free for b in range(brokers))
     assert _grown(access, core, 0).tolist() == expected.tolist()
 
 

@@ -15,7 +15,9 @@ def pack_mixing(instance: PackingInstance, rng: np.random.Generator) -> Homes:
     Phase 1 grows a tree for each publisher and sub-channel (:func:`_grown`); phase 2 draws each user's broker among
     those with room, weighted by the traffic on its access links in these trees. Source: section IV.B and Algorithm 3,
     which is garbled; read as Prim from the publisher: the next user is the one with the cheapest path to a broker plus
-    access link, and it stays at that broker. Departures: once the publisher is at its first broker, its tree is that of
+    access link, and it stays at that broker. The first path leads from the publisher over one broker or over two,
+    whichever is cheaper, and the publisher stays at the first of them; the paper requires the triangle inequality
+    between brokers, so none needs a third. Departures: once the publisher is at its first broker, its tree is that of
     any other publisher there, so one is grown for each sub-channel and first broker, and a publisher is not excluded
     from the receivers of its own tree. A user that no tree reaches goes to the cheapest broker with room. Cost
     O(channels * brokers * brokers that join * users * brokers).
@@ -26,7 +28,7 @@ def pack_mixing(instance: PackingInstance, rng: np.random.Generator) -> Homes:
         senders = np.flatnonzero(instance.rates[:, channel] > 0)
         if not len(receivers) or not len(senders):
             continue
-        first = _first_brokers(instance.access_price, receivers, senders)
+        first = _first_brokers(instance.access_price, instance.core_price, receivers, senders)
         rates = instance.rates[senders, channel]
         np.add.at(weights, (senders, first), rates)
         starts, place = np.unique(first, return_inverse=True)
@@ -37,19 +39,25 @@ def pack_mixing(instance: PackingInstance, rng: np.random.Generator) -> Homes:
     return _drawn(instance, weights, rng)
 
 
-def _first_brokers(access_price: Floats, receivers: Homes, senders: Homes) -> Homes:
-    """Return the broker through which each sender reaches its nearest receiver other than itself."""
+def _first_brokers(access_price: Floats, core_price: Floats, receivers: Homes, senders: Homes) -> Homes:
+    """Return the broker at which each sender's cheapest way to a receiver other than itself begins, shape (senders,).
+
+    A way is an access link, none or one link between brokers, and another access link. Cost O((senders + brokers *
+    brokers) * brokers): only a receiver that is the nearest of some broker has to be left out of its own way.
+    """
     prices = access_price[receivers]
     nearest = prices.min(axis=0)
-    ways = access_price[senders] + nearest
+    ways = access_price[senders] + (core_price + nearest).min(axis=1)
     if len(receivers) > 1:
         by_price = prices.argmin(axis=0)
         second = np.partition(prices, 1, axis=0)[1]
-        place_of = {int(user): place for place, user in enumerate(receivers.tolist())}
+        place_of = {user: place for place, user in enumerate(receivers.tolist())}
+        nearest_places = set(by_price.tolist())
         for row, sender in enumerate(senders.tolist()):
-            if sender in place_of:
-                own = by_price == place_of[sender]
-                ways[row, own] = access_price[sender, own] + second[own]
+            place = place_of.get(sender)
+            if place in nearest_places:
+                others = np.where(by_price == place, second, nearest)
+                ways[row] = access_price[sender] + (core_price + others).min(axis=1)
     return np.asarray(ways.argmin(axis=1), dtype=np.intp)
 
 
@@ -64,8 +72,7 @@ def _grown(access_price: Floats, core_price: Floats, start: int) -> Homes:
     inside = access_price[:, start].copy()  # From a broker of the tree to the receiver.
     # Through a broker that would join for it. Stays as it is if that one joins for another: then ``inside`` is less.
     outside = np.where(apart, near + access_price, np.inf).min(axis=1)
-    first = int(inside.argmin())  # The receiver for which the publisher chose this broker.
-    free = np.delete(np.arange(len(access_price), dtype=np.intp), first)
+    free = np.arange(len(access_price), dtype=np.intp)
     while True:
         joining = free[outside[free] < inside[free]]
         if not len(joining):
