@@ -6,6 +6,7 @@ loads them.
 
 BUILT_IN = (
     "regraft.controller.planners.tree.search_overlay_cost",
+    "regraft.controller.planners.tree.escape_overlay_cost",
     "regraft.controller.planners.tree.pack_users_drop",
     "regraft.controller.planners.tree.swap_links_cost",
     "regraft.controller.planners.tree.swap_links_ci",

@@ -122,8 +122,8 @@ class ControllerSettings:
     planner: Annotated[
         str,
         "the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first, then "
-        "publishers on the tree that these lead to",
-    ] = "swap_links_cost+relocate_publishers_joint"
+        "publishers on the tree that these lead to, then both where they save only together",
+    ] = "swap_links_cost+relocate_publishers_joint+escape_overlay_cost"
     # Of the planner's random choices.
     seed: int = 1
     shadow_planners: Annotated[

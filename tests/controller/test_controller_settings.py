@@ -112,12 +112,13 @@ def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
     assert [error.split(":")[0] for error in errors] == [
         "planner 'swap_links_cost' does not plan for this overlay's kind (ring)",
         "planner 'relocate_publishers_joint' does not plan for this overlay's kind (ring)",
+        "planner 'escape_overlay_cost' does not plan for this overlay's kind (ring)",
         "shadow planner 'swap_links_ci' does not plan for this overlay's kind (ring)",
     ]
     assert "use one of place_users_dynatops" in errors[0]
     (error,) = kind_errors(replace(GOOD, planner="swap_links_ci+place_users_dynatops"), "tree")
     assert error.startswith(
-        "planner 'place_users_dynatops' does not plan for this overlay's kind (tree): use one of pa"
+        "planner 'place_users_dynatops' does not plan for this overlay's kind (tree): use one of es"
     )
     ring.save(tmp_path / "ring.json")
     with pytest.raises(ControllerSettingsError, match="does not plan for this overlay's kind"):

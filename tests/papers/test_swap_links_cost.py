@@ -172,7 +172,7 @@ def test_the_number_of_proposals_is_limited() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_smallest_overlays_are_planned(count: int) -> None:
-    """Two brokers have one tree, three have three: there is nothing to kick, and nothing fails."""
+    """Two brokers have one tree, three have three: none is cheaper here, and nothing fails."""
     tree = TreeConfiguration.of(0, ("a", "b", "c")[:count], [("a", "b"), ("b", "c")][: count - 1])
     state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"a", "b"}] * 5))
     assert planned(state, replace(UNBOUNDED, degree_max=NO_CAP)) == []

@@ -47,8 +47,9 @@ def search_overlay_cost(
     and moves separately, as it does for two planners in turn. Source: the cost is Eq. 1-2 of Jaeger07. Cost O(brokers^2
     * words) for an evaluation of all links of up to some 300 brokers, O(brokers * words) for one of all homes; in a
     larger overlay the most expensive links are evaluated first. Guarantee: links alone followed by homes alone, or the
-    other way round, reach no lower value within the same limits; none of the optimum. Deterministic: budgets are
-    counted in words evaluated, kicks drawn from ``rng``. Any-time: when a budget ends, the best found so far is
+    other way round, reach no lower value within the same limits; the optimum for up to six brokers without caps of load
+    and frailty, where every tree is priced instead of kicks, else none. Deterministic: budgets are counted in words
+    evaluated, kicks drawn from ``rng``. Any-time: when a budget ends, the best found so far is
     returned.
     """
     return overlay_proposals(PLANNER, state, context, rng, settings.search_words_max, settings.escape_words_max)

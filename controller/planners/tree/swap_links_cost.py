@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.tree.steps.price_every_tree import BROKERS_MAX, best_tree
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
 from regraft.controller.settings.planner_settings import PlannerSettings
@@ -45,14 +46,15 @@ def swap_links_cost(
     Each evaluation prices every swap of the tree at once (:mod:`overlay.tree.walk_cuts`) and finds the best one for
     each link to remove. They are made best first, each repriced first, until the rest warrants a new evaluation. If no
     single swap helps, random kicks, each followed by a descent, look for a better tree within what one plan may
-    exchange; all swaps to it form one proposal, because no part of them need pay. The penalty for the worst single
-    death cutting off more (``context.frailty_weight``) is subtracted from each gain, and from that of a kick's tree as
-    a whole. Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
-    Cost O(brokers^2 * words) for an evaluation, about one for every few swaps. Guarantee: each proposal lowers the true
-    cost over the horizon; if none is left and the budget is not used up, the tree is optimal among all trees one swap
-    away (with a cap of load, among the best swaps of each link). Deterministic: the budgets are counted in words
-    evaluated, not in time, and kicks are drawn from ``rng``. Any-time: when a budget ends, the best found so far is
-    returned.
+    exchange, and of up to six brokers every such tree is priced instead; all swaps to it form one proposal, because no
+    part of them need pay. The penalty for the worst single death cutting off more (``context.frailty_weight``) is
+    subtracted from each gain, and from that of the tree so reached as a whole. Source: the cost is Eq. 1-2 of Jaeger07;
+    the neighbourhood is all link swaps, not those within a horizon. Cost O(brokers^2 * words) for an evaluation, about
+    one for every few swaps. Guarantee: each proposal lowers the true cost over the horizon; if none is left and the
+    budget is not used up, the tree is optimal among all trees one swap away (with a cap of load, among the best swaps
+    of each link), for up to six brokers and without frailty among all that one plan may reach. Deterministic: the
+    budgets are counted in words evaluated, not in time, and kicks are drawn from ``rng``. Any-time: when a budget ends,
+    the best found so far is returned.
     """
     costs = state.tree_costs.copy()
     degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
@@ -68,7 +70,8 @@ def swap_links_cost(
     if len(proposals) < context.proposals_max and not search.is_over:
         search.words_left = settings.escape_words_max
         search.present, search.links_max = frozenset(costs.links), context.links_max
-        better = escape(costs, search, rng)
+        is_small = len(costs.degrees) <= BROKERS_MAX and not search.is_over
+        better = best_tree(costs, search) if is_small else escape(costs, search, rng)
         if better is not None and is_worth_its_frailty(costs, better, search.frailty):
             removed, added = sorted(set(costs.links) - set(better.links)), sorted(set(better.links) - set(costs.links))
             reason = f"no single swap helps, these {len(added)} together do"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.tree.steps.price_every_tree import may_price_overlays
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice, OverlayFrailty
 from regraft.controller.planners.tree.steps.search_overlay import OverlaySearch
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend
@@ -29,21 +30,8 @@ def overlay_proposals(
     Source, cost and guarantee are those of :mod:`controller.planners.tree.search_overlay_cost`, which describes the
     search.
     """
-    present = state.overlay_costs
-    degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
-    bounds = Search(
-        search_words_max,
-        degree_max,
-        state.inventory.load_max_per_s,
-        present=frozenset(present.tree.links),
-        links_max=min(context.links_max, context.proposals_max),
-    )
-    search = OverlaySearch(
-        present,
-        bounds,
-        min(context.moves_max, context.proposals_max),
-        OverlayFrailty.of(state, context.frailty_weight),
-    )
+    search = _search(state, context, search_words_max)
+    present, bounds = search.present, search.search
     chains = [_chain(search, state, context, is_homes_first=first) for first in (True, False)]
     best = search.best([present, *(end for end, _ in chains)])
     bounds.words_left = escape_words_max
@@ -52,6 +40,48 @@ def overlay_proposals(
     ways = [(list(order.steps()), order.reached), *((steps, end) for end, steps in chains)]
     steps, _ = min(ways, key=lambda way: search.value_per_s(way[1]))
     return [_proposal(planner, state, present, steps, place) for place in range(len(steps))]
+
+
+def escape_proposals(
+    planner: str, state: TreeState, context: TreeContext, rng: random.Random, words_max: int
+) -> list[Proposal]:
+    """Return swaps of links and moves of publishers that kicks of the present overlay lead to, grouped likewise.
+
+    Source, cost and guarantee are those of :mod:`controller.planners.tree.escape_overlay_cost`.
+    """
+    search = _search(state, context, words_max)
+    present = search.present
+    if not may_price_overlays(present, search.search) and not _is_settled(search, state, context):
+        return []
+    best = search.escape(present, rng)
+    if best is present:
+        return []
+    steps = list(ChangeSequence(present, best, search.search, search.frailty).steps())
+    return [_proposal(planner, state, present, steps, place) for place in range(len(steps))]
+
+
+def _is_settled(search: OverlaySearch, state: TreeState, context: TreeContext) -> bool:
+    """Return True if no single home and no single swap helps."""
+    trial = search.present.copy()
+    search.rehome(trial)
+    if (trial.homes != search.present.homes).any():
+        return False
+    bounds = replace(search.search, frailty=FrailtyPrice.of(state, context.frailty_weight))
+    return next(descend(trial.tree, bounds), None) is None
+
+
+def _search(state: TreeState, context: TreeContext, words_max: int) -> OverlaySearch:
+    """Return a search within what one plan may change and one planner may propose."""
+    present = state.overlay_costs
+    bounds = Search(
+        words_max,
+        len(state.inventory.brokers) if context.degree_max is None else context.degree_max,
+        state.inventory.load_max_per_s,
+        present=frozenset(present.tree.links),
+        links_max=min(context.links_max, context.proposals_max),
+    )
+    moves_max = min(context.moves_max, context.proposals_max)
+    return OverlaySearch(present, bounds, moves_max, OverlayFrailty.of(state, context.frailty_weight))
 
 
 def _chain(

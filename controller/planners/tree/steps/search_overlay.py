@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regraft.controller.planners.tree.steps.price_every_tree import best_overlays, may_price_overlays
 from regraft.controller.planners.tree.steps.price_frailty import OverlayFrailty
 from regraft.controller.planners.tree.steps.search_homes import HomeSearch
 from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Search, descend, kick
@@ -52,15 +53,30 @@ class OverlaySearch:
         return min([self.present, *starts, *candidates], key=self.value_per_s)
 
     def escape(self, best: OverlayCosts, rng: random.Random) -> OverlayCosts:
-        """Return the best overlay found by kicks from this one, each followed by a descent, within the budget."""
+        """Return the best overlay found by kicks from this one, each followed by a descent, within the budget.
+
+        Of up to six brokers without caps of load every tree is priced instead, with the cheapest homes on it.
+        """
+        if not self.search.is_over and may_price_overlays(best, self.search):
+            return self._best_of_all(best)
         best_per_s = self.value_per_s(best)
-        while not self.search.is_over and len(best.tree.ends) > 2:
+        while not self.search.is_over and len(best.tree.ends) > 1:
             trial = best.copy()
             touched = kick(trial.tree, self.search, rng)
             trial.links_changed()
             self.settle(trial, touched)
             if trial.cost_per_s >= best_per_s - TIE_SHARE * best.cost_per_s:
                 continue
+            value_per_s = self.value_per_s(trial)
+            if value_per_s < best_per_s - TIE_SHARE * best.cost_per_s:
+                best, best_per_s = trial, value_per_s
+        return best
+
+    def _best_of_all(self, best: OverlayCosts) -> OverlayCosts:
+        best_per_s = self.value_per_s(best)
+        for trial in best_overlays(best, self.present, self.search, self.moves_max):
+            if trial.cost_per_s >= best_per_s - TIE_SHARE * best.cost_per_s:
+                break  # A value is never below the cost, and the others cost more.
             value_per_s = self.value_per_s(trial)
             if value_per_s < best_per_s - TIE_SHARE * best.cost_per_s:
                 best, best_per_s = trial, value_per_s

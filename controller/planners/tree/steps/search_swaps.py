@@ -173,7 +173,7 @@ def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | 
     """
     best, failed = costs, 0
     search = replace(search, frailty=None)  # Frailty is checked on the tree found, not on each one tried.
-    while not search.is_over and len(costs.ends) > 2 and failed < max(KICKS_PER_BROKER * len(costs.degrees), KICKS_MIN):
+    while not search.is_over and len(costs.ends) > 1 and failed < max(KICKS_PER_BROKER * len(costs.degrees), KICKS_MIN):
         trial = best.copy()
         touched = kick(trial, search, rng)
         for _ in descend(trial, search, near=touched):

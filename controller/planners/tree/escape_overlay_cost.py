@@ -1,0 +1,78 @@
+"""Kick links and publishers' homes together where neither alone helps: ours, the end of a chain of planners."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.tree.steps.price_every_tree import BROKERS_MAX
+from regraft.controller.planners.tree.steps.propose_overlay import escape_proposals
+from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE
+from regraft.controller.settings.planner_settings import PlannerSettings
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.plan import Proposal
+
+PLANNER = "escape_overlay_cost"
+
+
+@dataclass(frozen=True)
+class EscapeSettings(PlannerSettings):
+    """How much is evaluated, in 64-bit words of delivery sets."""
+
+    # Bounds the kicks. 5e6, some 15 ms at seven brokers: a settled overlay is kicked again in each window.
+    escape_words_max: int = 5_000_000
+
+    def errors(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        errors = super().errors()
+        if self.escape_words_max < 0:
+            errors.append(f"escape_words_max is {self.escape_words_max}: at least 0")
+        return errors
+
+
+def escape_overlay_cost(
+    state: TreeState, settings: EscapeSettings, context: TreeContext, rng: random.Random
+) -> list[Proposal]:
+    """Return swaps of links and moves of publishers that save together where no link and no home alone saves.
+
+    Where the home of a publisher relays between its own subscribers, no swap helps while it is there, and no move helps
+    on the present links. So once no single swap and no single move helps, random kicks of the links are followed by
+    descents over both, within what one plan may change and the caps. Of up to six brokers without caps of load every
+    tree is priced with the cheapest homes on it, whether or not a single change helps. The best result is split into
+    ordered changes as by :mod:`controller.planners.tree.search_overlay_cost`, of which this is the last part. Source:
+    the cost is Eq. 1-2 of Jaeger07. Cost O(publishers * brokers) while a single move helps, else that of evaluating all
+    links, and the budget. Guarantee: the proposals together lower cost plus frailty; for up to six brokers without caps
+    of load and frailty to the least that one plan may reach, else none of the optimum. Deterministic: the budget is
+    counted in words evaluated, kicks are drawn from ``rng``. Nothing is proposed unless publishers can move.
+    """
+    if not state.can_move_publishers or (len(state.inventory.brokers) > BROKERS_MAX and _does_a_move_help(state)):
+        return []
+    return escape_proposals(PLANNER, state, context, rng, settings.escape_words_max)
+
+
+def _does_a_move_help(state: TreeState) -> bool:
+    """Return True if a publisher has a cheaper home; False under caps of load, which might not allow it.
+
+    An earlier planner of homes has computed these costs, so this is quick.
+    """
+    if state.inventory.load_max_per_s is not None:
+        return False
+    costs, homes, index = state.publisher_costs, state.configuration.home_of, state.inventory.index
+    rows = [place for place, publisher in enumerate(costs.publishers) if publisher in homes]
+    at_homes = costs.costs_per_s[rows]
+    here = at_homes[np.arange(len(rows)), [index[homes[costs.publishers[place]]] for place in rows]]
+    return bool((here - at_homes.min(axis=1, initial=np.inf) > TIE_SHARE * here.sum()).any())
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    TreeConfiguration.KIND,
+    escape_overlay_cost,
+    EscapeSettings,
+    summary="links of a tree and publishers' homes together, after planners of either, by true cost",
+    source="ours, on the cost of Jaeger07, Eq. 1-2",
+)
