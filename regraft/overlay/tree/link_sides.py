@@ -107,6 +107,19 @@ def link_sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
     return below, above
 
 
+def wanted_repeatedly(
+    tree: RootedTree, words: Words, below: Words, above: Words, children: Places
+) -> tuple[Words, Words]:
+    """Return what is wanted in at least two, and in three, directions of each broker, itself being one."""
+    once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
+    towards = [(tree.parents[group], below[group]) for group in tree.ranks]
+    for brokers, wanted in [*towards, (children, above[children])]:
+        thrice[brokers] |= twice[brokers] & wanted
+        twice[brokers] |= once[brokers] & wanted
+        once[brokers] |= wanted
+    return twice, thrice
+
+
 def _sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
     below, above = words.copy(), np.zeros_like(words)
     for level in reversed(tree.levels):

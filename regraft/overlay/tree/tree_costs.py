@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.weighted_sets import WeightedSets, weighed
-from regraft.overlay.tree.link_sides import RootedTree, link_sides
+from regraft.overlay.tree.link_sides import RootedTree, link_sides, wanted_repeatedly
 from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from regraft.schemas.arrays import Floats, Places, Words
 
@@ -35,6 +35,18 @@ class LinkSwap:
 
     removed: Link
     added: Link
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PricedSwap:
+    """A swap on the present tree: the walks from the cut to the added link, their alpha and beta, and the gains."""
+
+    swap: LinkSwap
+    near: list[int]
+    far: list[int]
+    near_steps: tuple[Floats, Floats]
+    far_steps: tuple[Floats, Floats]
+    gains: Floats
 
 
 def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -> tuple[LinkSwap, ...]:
@@ -110,12 +122,14 @@ class TreeCosts:
         for number, (a, b) in enumerate(ends):
             self._peers[a][b] = 2 * number
             self._peers[b][a] = 2 * number + 1
+        self._above: list[int] = self.rooted.parents.tolist()  # Next broker towards a root, which is its own.
         shape = (2 * len(ends), sets.words.shape[1])
         self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at or behind the far end of a directed link.
         self.only = np.zeros_like(self.side)  # Of that, what at most one other direction of the near end wants.
         self._loads = np.zeros((len(inventory.brokers), len(sets.spans_s)))
         self._crossings = np.zeros((len(ends), len(sets.spans_s)))
         self._costs: Floats = np.zeros(len(sets.spans_s))
+        self._last: _PricedSwap | None = None
         self._count_words(np.arange(shape[1]), 1)
 
     def copy(self) -> TreeCosts:
@@ -124,6 +138,7 @@ class TreeCosts:
         copied.inventory, copied.sets, copied._row = self.inventory, self.sets, self._row
         copied.ends, copied.side, copied.only = self.ends.copy(), self.side.copy(), self.only.copy()
         copied._peers = [dict(peers) for peers in self._peers]
+        copied._above, copied._last = self._above.copy(), self._last
         copied._loads = self._loads.copy()
         copied._crossings, copied._costs = self._crossings.copy(), self._costs.copy()
         return copied
@@ -175,14 +190,14 @@ class TreeCosts:
 
     def gain_per_s(self, swap: LinkSwap) -> float:
         """Return what one swap saves, negative if it costs more. Raises NotATreeError like :meth:`gains_per_s`."""
-        return float(self._gains(self._cut_path(swap)).sum() / self.sets.spans_s.sum())
+        return float(self._priced(swap).gains.sum() / self.sets.spans_s.sum())
 
     def gains_per_s(self, swap: LinkSwap) -> Floats:
         """Return what one swap saves in each span, shape (spans,).
 
         Raises NotATreeError if the added link is present or the removed one is not on its cycle.
         """
-        return self._gains(self._cut_path(swap)) / self.sets.spans_s
+        return self._priced(swap).gains / self.sets.spans_s
 
     def apply(self, swap: LinkSwap) -> list[int]:
         """Make the swap and return the numbers of the links on the cycle, except the removed one.
@@ -190,12 +205,14 @@ class TreeCosts:
         The added link takes over the number of the removed one. Raises NotATreeError like :meth:`gains_per_s`, and then
         changes nothing.
         """
-        near, far = self._cut_path(swap)
-        self._costs = self._costs - self._gains((near, far))
+        priced = self._priced(swap)
+        near, far, self._last = priced.near, priced.far, None
+        self._costs = self._costs - priced.gains
         line = near + far[::-1]  # a ... i, then over the new link j ... b.
         freed = self._peers[near[0]].pop(far[0])
         del self._peers[far[0]][near[0]]
         number = freed // 2
+        self._hang_on(near, far)
         first, second = sorted((near[-1], far[-1]))
         self.ends[number] = first, second
         self._peers[first][second], self._peers[second][first] = 2 * number, 2 * number + 1
@@ -211,13 +228,15 @@ class TreeCosts:
 
     def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
         """Return the load after one swap of every broker on its cycle, by position, over all spans."""
-        near, far = self._cut_path(swap)
-        loads = self._loads.sum(axis=1)
-        for walk in (near, far):
-            for (tail, head), alpha, beta in zip(pairwise(walk), *self._steps(walk, near, far), strict=True):
-                loads[tail] -= beta.sum()
-                loads[head] += alpha.sum()
-        return {broker: float(loads[broker] / self.sets.spans_s.sum()) for broker in near + far}
+        priced = self._priced(swap)
+        cycle, length_s = priced.near + priced.far, self.sets.spans_s.sum()
+        loads = dict(zip(cycle, self._loads[cycle].sum(axis=1).tolist(), strict=True))
+        for walk, steps in ((priced.near, priced.near_steps), (priced.far, priced.far_steps)):
+            alphas, betas = (counts.sum(axis=1).tolist() for counts in steps)
+            for (tail, head), alpha, beta in zip(pairwise(walk), alphas, betas, strict=True):
+                loads[tail] -= beta
+                loads[head] += alpha
+        return {broker: float(load / length_s) for broker, load in loads.items()}
 
     def crossings(self) -> Floats:
         """Return the number of notifications that cross each link, over all spans, shape (links,)."""
@@ -241,6 +260,11 @@ class TreeCosts:
         names = self.inventory.brokers
         return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
 
+    def number_of(self, pair: Link) -> int | None:
+        """Return the number of a link, None if it is not in the tree."""
+        directed = self._peers[self._row[pair[0]]].get(self._row[pair[1]])
+        return None if directed is None else directed // 2
+
     def _count_words(self, columns: Places, sign: int) -> None:
         """Add some words of the sets to all counts (sign 1), or subtract them (-1)."""
         tree = self.rooted
@@ -252,7 +276,7 @@ class TreeCosts:
             chunk = columns[at : at + at_once]
             words, weights = self.sets.words[:, chunk], self.sets.weights[chunk]
             below, above = link_sides(tree, words)
-            twice, thrice = _wanted_repeatedly(tree, words, below, above, children)
+            twice, thrice = wanted_repeatedly(tree, words, below, above, children)
             self._loads += sign * weighed(words | twice, weights)
             self._crossings[down // 2] += sign * weighed(below[children] & above[children], weights)
             if sign > 0:
@@ -272,6 +296,7 @@ class TreeCosts:
 
         Cost O(brokers * columns).
         """
+        self._last = None
         self._count_words(columns, -1)
         changed = self.sets.words.copy()
         changed[:, columns] = words
@@ -292,20 +317,22 @@ class TreeCosts:
         self._loads[broker] = self.sets.counts(self.sets.words[broker] | twice)
 
     def _path(self, source: int, target: int) -> list[int]:
-        """Return the brokers from source to target."""
-        parents = {target: target}
-        frontier = [target]
-        for broker in frontier:
-            if broker == source:
-                break
-            for peer in self._peers[broker]:
-                if peer not in parents:
-                    parents[peer] = broker
-                    frontier.append(peer)
-        path = [source]
-        while path[-1] != target:
-            path.append(parents[path[-1]])
-        return path
+        """Return the brokers from source to target. O(depth of the tree)."""
+        above = self._above
+        up, place_of = [source], {source: 0}
+        while (broker := above[up[-1]]) != up[-1]:
+            place_of[broker] = len(up)
+            up.append(broker)
+        down = [target]
+        while down[-1] not in place_of:
+            down.append(above[down[-1]])
+        return up[: place_of[down.pop()] + 1] + down[::-1]
+
+    def _hang_on(self, near: list[int], far: list[int]) -> None:
+        """Turn round the way to the root of those whose way to it ran over the cut: it now runs over the new link."""
+        loose, held = (far, near) if self._above[far[0]] == near[0] else (near, far)
+        for broker, following in pairwise([*loose, held[-1]]):
+            self._above[broker] = following
 
     def _cut_path(self, swap: LinkSwap) -> tuple[list[int], list[int]]:
         """Return the cycle cut at the removed link: the brokers from the cut to each end of the added link."""
@@ -331,14 +358,21 @@ class TreeCosts:
         alpha = self._crossings[number // 2] - self.sets.counts(crossing & self.side[outward])
         return alpha, self.sets.counts(alone)
 
-    def _gains(self, cut_path: tuple[list[int], list[int]]) -> Floats:
-        """Return what the swap saves in each span in total, not per second."""
-        near, far = cut_path
+    def _priced(self, swap: LinkSwap) -> _PricedSwap:
+        """Price a swap; the last one is kept until the tree changes, as those who look at a swap then make it."""
+        if self._last is None or self._last.swap != swap:
+            near, far = self._cut_path(swap)
+            near_steps, far_steps = self._steps(near, near, far), self._steps(far, near, far)
+            gains = self._gains(near, far, near_steps, far_steps)
+            self._last = _PricedSwap(swap, near, far, near_steps, far_steps, gains)
+        return self._last
+
+    def _gains(self, near: list[int], far: list[int], *steps: tuple[Floats, Floats]) -> Floats:
+        """Return what the swap saves in each span in total, not per second, given the steps of both walks."""
         costs, processing = self.inventory.link_cost, self.inventory.processing_cost
         count = self._crossings[self._peers[near[0]][far[0]] // 2]
         change = (costs[near[-1], far[-1]] - costs[near[0], far[0]]) * count
-        for walk in (near, far):
-            alpha, beta = self._steps(walk, near, far)
+        for walk, (alpha, beta) in zip((near, far), steps, strict=True):
             link_cost = costs[walk[:-1], walk[1:]]
             change = change + link_cost @ (alpha - beta) + processing[walk[1:]] @ alpha - processing[walk[:-1]] @ beta
         return np.asarray(-change)
@@ -357,16 +391,3 @@ class TreeCosts:
         self.side[onward] = after[1:]
         self.side[onward ^ 1] = before[:-1]
         self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])
-
-
-def _wanted_repeatedly(
-    tree: RootedTree, words: Words, below: Words, above: Words, children: Places
-) -> tuple[Words, Words]:
-    """Return what is wanted in at least two, and in three, directions of each broker, itself being one."""
-    once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
-    towards = [(tree.parents[group], below[group]) for group in tree.ranks]
-    for brokers, wanted in [*towards, (children, above[children])]:
-        thrice[brokers] |= twice[brokers] & wanted
-        twice[brokers] |= once[brokers] & wanted
-        once[brokers] |= wanted
-    return twice, thrice

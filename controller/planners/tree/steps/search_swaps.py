@@ -8,17 +8,19 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
+from regraft.overlay.derived_values import LastResult
+from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.walk_cuts import walk_cuts
-from regraft.schemas.arrays import Places
+from regraft.schemas.arrays import Flags, Places
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A swap is taken from an older evaluation while it gains this share of the best one's gain then.
@@ -28,6 +30,9 @@ KICK_NEAR = 8  # A kick joins a broker to one of this many with the cheapest lin
 LINK_WORDS = 10_000  # Words that the array calls for one link cost as much as.
 EVALUATION_WORDS_MIN = 200_000  # Words that the other array calls of an evaluation cost as much as.
 EVALUATION_WORDS = 50_000_000  # Of one: all links of some 300 brokers, in larger trees only the most expensive.
+
+_AbsentPairs = LastResult[tuple[Inventory, frozenset[Link]], Flags]
+_NearestBrokers = LastResult[Inventory, dict[int, list[int]]]
 
 
 @dataclass
@@ -43,6 +48,9 @@ class Search:
     frailty: FrailtyPrice | None = None
     present: frozenset[Link] = frozenset()
     links_max: int | None = None
+    # What a search looks up with every swap: which pairs are no present links, and the brokers nearest to each one.
+    _absent: _AbsentPairs = field(default_factory=LastResult, init=False, repr=False, compare=False)
+    _nearest: _NearestBrokers = field(default_factory=LastResult, init=False, repr=False, compare=False)
 
     @property
     def is_over(self) -> bool:
@@ -53,15 +61,39 @@ class Search:
         """Return which of these links may be exchanged for any other without exceeding ``links_max``."""
         if self.links_max is None:
             return numbers
-        is_new = np.array([costs.link_at(number) not in self.present for number in range(len(costs.ends))])
+        is_new = self._are_new(costs)
         return numbers if int(is_new.sum()) < self.links_max else numbers[is_new[numbers]]
 
     def has_room(self, costs: TreeCosts, swap: LinkSwap) -> bool:
         """Return True if a swap stays within ``links_max``."""
         if self.links_max is None:
             return True
-        links = (*costs.links, swap.added)
-        return sum(one not in self.present for one in links) - (swap.removed not in self.present) <= self.links_max
+        change = (swap.added not in self.present) - (swap.removed not in self.present)
+        return int(self._are_new(costs).sum()) + change <= self.links_max
+
+    def _are_new(self, costs: TreeCosts) -> Flags:
+        """Return which links of a tree are not among the present ones, shape (links,)."""
+        inventory, present = costs.inventory, self.present
+        is_absent = self._absent.of((inventory, present), lambda: _absent_pairs(inventory, present))
+        return is_absent[costs.ends[:, 0], costs.ends[:, 1]]
+
+    def nearest(self, inventory: Inventory, broker: int) -> list[int]:
+        """Return the brokers with the cheapest links to a broker, at most ``KICK_NEAR``, the cheapest first."""
+        nearest_of: dict[int, list[int]] = self._nearest.of(inventory, dict)
+        if broker not in nearest_of:
+            order = np.argsort(inventory.link_cost[broker], kind="stable")[: KICK_NEAR + 1].tolist()
+            nearest_of[broker] = [other for other in order if other != broker][:KICK_NEAR]
+        return nearest_of[broker]
+
+
+def _absent_pairs(inventory: Inventory, present: frozenset[Link]) -> Flags:
+    """Return which pairs of brokers are no links of ``present``, shape (brokers, brokers)."""
+    is_absent = np.ones(inventory.link_cost.shape, dtype=np.bool_)
+    pairs = [(inventory.index.get(a), inventory.index.get(b)) for a, b in present]
+    for a, b in pairs:
+        if a is not None and b is not None:  # A link of a broker that is no longer there is in no tree.
+            is_absent[a, b] = is_absent[b, a] = False
+    return is_absent
 
 
 def descend(
@@ -114,8 +146,8 @@ def _made(
         touched = costs.apply(swap)
         made += 1
         yield swap, touched
-    number_of = {costs.link_at(number): number for number in range(len(costs.ends))} if queue else {}
-    stale.update(number_of[swap.removed] for _, swap in queue if swap.removed in number_of)
+    numbers = (costs.number_of(swap.removed) for _, swap in queue)
+    stale.update(number for number in numbers if number is not None)
 
 
 def _most_expensive(costs: TreeCosts, numbers: Places) -> Places:
@@ -190,14 +222,11 @@ def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
     A link is drawn between a broker and one of those nearest to it, because most pairs are too far apart for a good
     tree to join them.
     """
-    names, link_cost = costs.inventory.brokers, costs.inventory.link_cost
+    names = costs.inventory.brokers
     touched: set[int] = set()
     for _ in range(rng.randint(*KICK_SWAPS)):
         broker = rng.randrange(len(names))
-        nearest = [other for other in np.argsort(link_cost[broker], kind="stable").tolist() if other != broker][
-            :KICK_NEAR
-        ]
-        added = link(names[broker], names[rng.choice(nearest)])
+        added = link(names[broker], names[rng.choice(search.nearest(costs.inventory, broker))])
         cycle = costs.cycle(added)
         if added not in cycle:
             swap = LinkSwap(rng.choice(cycle), added)
