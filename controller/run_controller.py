@@ -18,6 +18,8 @@ import structlog
 from regraft.controller.control_ports import ControlPorts, DeposedError, ViewSink
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import check_plan_log
+from regraft.controller.kinds.find_kind import kind_of
+from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.planners.planner_registry import kind_errors, own_errors, planner_errors
@@ -83,6 +85,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     inventory = load_inventory(settings.inventory_path)
     _check(kind_errors(settings, inventory.bootstrap.KIND))
     metrics, health = LoopMetrics(), LoopHealth(SILENCE_S_MAX)
+    threading.Thread(target=_prepare, args=(kind_of(inventory, settings),), name="prepare", daemon=True).start()
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
@@ -100,6 +103,12 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
             except DeposedError as error:
                 log.warning("leadership_lost", term=held_term.term.term, reason=str(error))
                 metrics.depositions.inc()
+
+
+def _prepare(kind: AnyKind) -> None:
+    """Make ready what saves time while the loop already runs: until then it decides the same, but slower."""
+    if reason := kind.prepare():
+        log.info("kind_not_prepared", kind=kind.inventory.bootstrap.KIND, reason=reason)
 
 
 def _stand_by(

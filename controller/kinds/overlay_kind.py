@@ -152,6 +152,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     def with_homes(self, present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:
         """Return the configuration with the homes that a decision on the windows (oldest first) is based on."""
 
+    def prepare(self) -> str:
+        """Make ready what only saves time, in seconds if need be; return why it is not available, empty if it is."""
+        return ""
+
     @abstractmethod
     def state_of(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> StateT:
         """Return the state for planners: the configuration over the windows (oldest first, at least one)."""

@@ -19,6 +19,7 @@ EXTRAS = {
     "nats": ("nats",),
     "mqtt": ("mqtt5", "paho"),
     "amqp": ("pika",),
+    "compiled": ("numba",),
 }
 
 

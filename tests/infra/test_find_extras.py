@@ -40,7 +40,13 @@ def test_extras_are_those_of_the_project() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras.keys() - {"all"} == EXTRAS.keys()
     (everything,) = extras["all"]
-    assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == {*doctor.LOOP_EXTRAS, "nats", "mqtt", "amqp"}
+    assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == {
+        *doctor.LOOP_EXTRAS,
+        "nats",
+        "mqtt",
+        "amqp",
+        "compiled",
+    }
 
 
 def test_all_extras_are_installed_for_tests() -> None:

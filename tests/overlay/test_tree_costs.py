@@ -13,8 +13,9 @@ from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.swap_sequences import SwapCursor, as_swaps
 from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
-from regraft.overlay.tree.tree_costs import LinkSwap, SwapCursor, TreeCosts, as_swaps
+from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.walk_cuts import walk_cuts
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 

@@ -17,8 +17,9 @@ from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import cycle_links
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.swap_sequences import as_swaps
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts, as_swaps
+from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.schemas.plan import Proposal
 from regraft_lab.psoop.exact_optimum import exact_optimum
 from regraft_lab.psoop.small_instances import SMALL_SETTINGS, small_instance

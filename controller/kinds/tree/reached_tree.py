@@ -13,8 +13,9 @@ import numpy as np
 from regraft.controller.kinds.overlay_kind import HomeError, RingIdError
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.overlay_state import Span
+from regraft.overlay.tree.swap_sequences import SwapCursor, as_swaps
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.overlay.tree.tree_costs import LinkSwap, SwapCursor, as_swaps
+from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
 

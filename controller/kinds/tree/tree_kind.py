@@ -23,6 +23,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.tree.compiled_costs import prepare_compiled
 from regraft.overlay.tree.least_cost import least_cost_per_s
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
@@ -44,6 +45,10 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
 
     inventory: Inventory
     degree_max: int
+
+    def prepare(self) -> str:
+        """Compile the search over links, or load what was compiled before; until then decisions take longer."""
+        return prepare_compiled()
 
     def with_homes(self, present: TreeConfiguration, windows: Sequence[ClosedWindow]) -> TreeConfiguration:
         """Return the tree with the homes of all publishers of the windows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from regraft.overlay.sets.delivery_sets import DeliverySets, rows_over
 from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets
 from regraft.schemas.arrays import Words
+
+EXACT_MAX = 1 << 24  # Below it float32 holds every integer.
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,14 @@ class WeightedSets:
     def counts_of(self, words: Words, columns: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the number of notifications, over all spans, of rows that have only these words, shape (rows,)."""
         return weighed(words, self.weights[columns].sum(axis=1, keepdims=True))[:, 0]
+
+    @cached_property
+    def whole_weights(self) -> NDArray[np.uint32] | None:
+        """The weights as integers, shape (words, spans), if float32 adds up any of them exactly, in any order."""
+        most = np.bitwise_count(np.bitwise_or.reduce(self.words, axis=0)) @ self.weights.astype(np.float64)
+        whole = np.maximum(self.weights, 0).astype(np.uint32)
+        is_exact = bool((whole == self.weights).all()) and float(most.sum()) < EXACT_MAX
+        return np.ascontiguousarray(whole) if is_exact else None
 
     def interest(self) -> NDArray[np.int64]:
         """Return I_ij over all spans together, shape (brokers, brokers), as in :meth:`DeliverySets.interest`."""

@@ -12,7 +12,6 @@ beta are wanted in A only behind it, and no longer need to cross it. Nothing els
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.weighted_sets import WeightedSets, weighed
+from regraft.overlay.tree.compiled_costs import kernels_for
 from regraft.overlay.tree.link_sides import RootedTree, link_sides, wanted_repeatedly
 from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from regraft.schemas.arrays import Floats, Places, Words
@@ -49,60 +49,6 @@ class _PricedSwap:
     gains: Floats
 
 
-def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -> tuple[LinkSwap, ...]:
-    """Return swaps that, made in order on ``costs``, exchange the links; ``costs`` is left unchanged.
-
-    Raises NotATreeError if the numbers of links differ or the exchange does not leave a tree. A single swap is returned
-    unchecked.
-    """
-    going, coming = set(removed), list(added)
-    if len(going) != len(coming):
-        raise NotATreeError(
-            f"{len(going)} links are removed and {len(coming)} added, but a tree keeps its number of links"
-        )
-    if len(coming) == 1:
-        return (LinkSwap(going.pop(), coming[0]),)
-    trial, swaps = SwapCursor(costs), []
-    try:
-        for new in coming:
-            # If the result is a tree, the cycle of each new link has at least one link to remove.
-            usable = sorted(going.intersection(costs.cycle(new)))
-            swaps.append(LinkSwap(usable[0] if usable else min(going), new))
-            trial.go_to(swaps)
-            going.remove(swaps[-1].removed)
-    finally:
-        trial.go_to(())
-    return tuple(swaps)
-
-
-class SwapCursor:
-    """A tree that moves back and forth along sequences of swaps: as good as a copy, at the cost of a swap.
-
-    Going back is exact: counts are integers, and the cost, which is not, is saved.
-    """
-
-    def __init__(self, tree: TreeCosts) -> None:
-        self.tree = tree
-        self._made: list[tuple[LinkSwap, Floats]] = []
-
-    def go_to(self, swaps: Sequence[LinkSwap]) -> TreeCosts:
-        """Return the tree after these swaps, made in order on the initial tree.
-
-        Raises NotATreeError like :meth:`TreeCosts.apply`; the tree is then in the state before the impossible swap.
-        """
-        same = 0
-        while same < min(len(self._made), len(swaps)) and self._made[same][0] == swaps[same]:
-            same += 1
-        while len(self._made) > same:
-            swap, costs = self._made.pop()
-            self.tree.undo(swap, costs)
-        for swap in swaps[same:]:
-            costs = self.tree.costs_by_span
-            self.tree.apply(swap)
-            self._made.append((swap, costs))
-        return self.tree
-
-
 class TreeCosts:
     """The cost of a tree, now and after any swap; :meth:`apply` makes a swap.
 
@@ -114,7 +60,7 @@ class TreeCosts:
         if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
             raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
         self.inventory = inventory
-        self.sets = sets
+        self.sets, self.kernels = sets, kernels_for(inventory, sets)  # None: the code below, with the same results.
         self._row = inventory.index
         ends = [(self._row[a], self._row[b]) for a, b in configuration.links]
         self.ends: Places = np.array(ends, dtype=np.intp).reshape(-1, 2)
@@ -136,6 +82,7 @@ class TreeCosts:
         """Return an independent copy, to try swaps on."""
         copied = object.__new__(TreeCosts)
         copied.inventory, copied.sets, copied._row = self.inventory, self.sets, self._row
+        copied.kernels = self.kernels
         copied.ends, copied.side, copied.only = self.ends.copy(), self.side.copy(), self.only.copy()
         copied._peers = [dict(peers) for peers in self._peers]
         copied._above, copied._last = self._above.copy(), self._last
@@ -216,10 +163,17 @@ class TreeCosts:
         first, second = sorted((near[-1], far[-1]))
         self.ends[number] = first, second
         self._peers[first][second], self._peers[second][first] = 2 * number, 2 * number + 1
-        self._set_sides_of_line(line)
-        for broker in line:
-            self._count_directions(broker)
-        return [self._peers[a][b] // 2 for a, b in pairwise(line)]
+        onward = np.array([self._peers[a][b] for a, b in pairwise(line)], dtype=np.intp)
+        if self.kernels is not None:
+            words, weights, bits = self.sets.words, self.sets.whole_weights, (self.side, self.only)
+            places = np.array(line, dtype=np.intp)
+            self.kernels.update_line(self.ends, places, onward, words, weights, *bits, self._loads, self._crossings)
+        else:
+            self._set_sides_of_line(line, onward)
+            for broker in line:
+                self._count_directions(broker)
+        touched: list[int] = (onward // 2).tolist()
+        return touched
 
     def undo(self, swap: LinkSwap, costs_by_span: Floats) -> None:
         """Undo a swap, the last one; ``costs_by_span`` are the costs before it."""
@@ -237,6 +191,11 @@ class TreeCosts:
                 loads[tail] -= beta
                 loads[head] += alpha
         return {broker: float(load / length_s) for broker, load in loads.items()}
+
+    @property
+    def crossings_by_span(self) -> Floats:
+        """The number of notifications that cross each link in each span, shape (links, spans); changed in place."""
+        return self._crossings
 
     def crossings(self) -> Floats:
         """Return the number of notifications that cross each link, over all spans, shape (links,)."""
@@ -301,6 +260,7 @@ class TreeCosts:
         changed = self.sets.words.copy()
         changed[:, columns] = words
         self.sets = replace(self.sets, words=changed)
+        self.kernels = kernels_for(self.inventory, self.sets)
         self._count_words(columns, 1)
 
     def _count_directions(self, broker: int) -> None:
@@ -349,6 +309,16 @@ class TreeCosts:
             "the removed link is not on the cycle of the added one"
         )
 
+    def _steps_of_both(self, near: list[int], far: list[int]) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return alpha and beta of each step of both walks outward from the cut, each of shape (steps, spans)."""
+        if self.kernels is None:
+            return self._steps(near, near, far), self._steps(far, near, far)
+        outward = [self._peers[a][b] for walk in (near, far) for a, b in pairwise(walk)]
+        cut, split = self._peers[near[0]][far[0]] // 2, len(near) - 1
+        arrays = self.side, self.only, self.sets.whole_weights, self._crossings
+        alpha, beta = self.kernels.count_steps(cut, np.array(outward, dtype=np.intp), split, *arrays)
+        return (alpha[:split], beta[:split]), (alpha[split:], beta[split:])
+
     def _steps(self, walk: list[int], near: list[int], far: list[int]) -> tuple[Floats, Floats]:
         """Return alpha and beta of each step of a walk outward from the cut, shape (steps, spans)."""
         number = self._peers[near[0]][far[0]]
@@ -362,7 +332,7 @@ class TreeCosts:
         """Price a swap; the last one is kept until the tree changes, as those who look at a swap then make it."""
         if self._last is None or self._last.swap != swap:
             near, far = self._cut_path(swap)
-            near_steps, far_steps = self._steps(near, near, far), self._steps(far, near, far)
+            near_steps, far_steps = self._steps_of_both(near, far)
             gains = self._gains(near, far, near_steps, far_steps)
             self._last = _PricedSwap(swap, near, far, near_steps, far_steps, gains)
         return self._last
@@ -377,7 +347,7 @@ class TreeCosts:
             change = change + link_cost @ (alpha - beta) + processing[walk[1:]] @ alpha - processing[walk[:-1]] @ beta
         return np.asarray(-change)
 
-    def _set_sides_of_line(self, line: list[int]) -> None:
+    def _set_sides_of_line(self, line: list[int], onward: Places) -> None:
         """Recompute what is wanted behind the links of a line of brokers, from the branches off the line."""
         on_line = set(line)
         branches = self.sets.words[line]
@@ -387,7 +357,6 @@ class TreeCosts:
                 branches[place] |= np.bitwise_or.reduce(self.side[off], axis=0)
         before: Words = np.bitwise_or.accumulate(branches, axis=0)
         after: Words = np.bitwise_or.accumulate(branches[::-1], axis=0)[::-1]
-        onward = np.array([self._peers[a][b] for a, b in pairwise(line)], dtype=np.intp)
         self.side[onward] = after[1:]
         self.side[onward ^ 1] = before[:-1]
         self._crossings[onward // 2] = self.sets.counts(before[:-1] & after[1:])

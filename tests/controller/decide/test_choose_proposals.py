@@ -15,8 +15,9 @@ from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.overlay.tree.overlay_cost import overlay_cost
+from regraft.overlay.tree.swap_sequences import as_swaps
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts, as_swaps
+from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window

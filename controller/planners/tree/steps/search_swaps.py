@@ -20,7 +20,7 @@ from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.walk_cuts import walk_cuts
-from regraft.schemas.arrays import Flags, Places
+from regraft.schemas.arrays import Flags, Floats, Places
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A swap is taken from an older evaluation while it gains this share of the best one's gain then.
@@ -168,33 +168,49 @@ def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[
     """Return for each of these links the best swap that removes it, as (negated saving per second, swap)."""
     search.words_left -= EVALUATION_WORDS_MIN + _words_of_link(costs) * len(numbers)
     numbers = search.may_remove(costs, numbers)
-    inventory, names = costs.inventory, costs.inventory.brokers
-    change = np.full((2 * len(numbers), len(names)), np.inf)
+    is_full = costs.degrees >= search.degree_max
+    saved, added = _best_links(costs, numbers, is_full)
+    names, length_s = costs.inventory.brokers, float(costs.sets.spans_s.sum())
+    swaps = []
+    for row in np.flatnonzero(saved > 0).tolist():
+        gain = float(saved[row]) / length_s
+        if gain > 0:
+            i, j = added[row].tolist()
+            swaps.append((-gain, LinkSwap(costs.link_at(numbers[row]), link(names[i], names[j]))))
+    return swaps
+
+
+def _best_links(costs: TreeCosts, numbers: Places, is_full: Flags) -> tuple[Floats, Places]:
+    """Return for each of these links what the best link in its place saves in total, and that one's ends.
+
+    Shapes (numbers,) and (numbers, 2); 0 where none saves anything. Brokers that are full get no further link.
+    """
+    link_cost, processing = costs.inventory.link_cost, costs.inventory.processing_cost
+    if costs.kernels is not None:
+        tree = costs.side, costs.only, costs.sets.whole_weights, costs.crossings_by_span
+        return costs.kernels.best_links(costs.ends, numbers, *tree, link_cost, processing, is_full)
+    change = np.full((2 * len(numbers), len(processing)), np.inf)
     for rows, places, walked in walk_cuts(costs, np.stack([2 * numbers, 2 * numbers + 1], axis=1).ravel()):
         change[rows, places] = walked
-    full = np.flatnonzero(costs.degrees >= search.degree_max)
-    crossings = costs.crossings()[numbers]
-    length_s = float(costs.sets.spans_s.sum())
-    swaps = []
+    full, crossings = np.flatnonzero(is_full), costs.crossings()[numbers]
+    saved, added = np.zeros(len(numbers)), np.zeros((len(numbers), 2), dtype=np.intp)
     for row, number in enumerate(numbers.tolist()):
         (a, b), count = costs.ends[number].tolist(), crossings[row]
         onto_a, onto_b = change[2 * row + 1], change[2 * row]
         onto_a[full[full != a]] = np.inf
         onto_b[full[full != b]] = np.inf
-        now = inventory.link_cost[a, b] * count
+        now = link_cost[a, b] * count
         # Link costs are not negative: skip what is more expensive even before the new link.
         side_a, side_b = np.flatnonzero(onto_a < now - onto_b.min()), np.flatnonzero(onto_b < now - onto_a.min())
         if not len(side_a) or not len(side_b):
             continue
-        after = inventory.link_cost[np.ix_(side_a, side_b)] * count
+        after = link_cost[np.ix_(side_a, side_b)] * count
         after += onto_a[side_a][:, None]
         after += onto_b[side_b]
         best = int(after.argmin())
-        gain = float(now - after.flat[best]) / length_s
-        if gain > 0:
-            added = link(names[side_a[best // len(side_b)]], names[side_b[best % len(side_b)]])
-            swaps.append((-gain, LinkSwap(costs.link_at(number), added)))
-    return swaps
+        saved[row] = now - after.flat[best]
+        added[row] = side_a[best // len(side_b)], side_b[best % len(side_b)]
+    return saved, added
 
 
 def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:

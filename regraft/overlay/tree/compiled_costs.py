@@ -1,0 +1,64 @@
+"""The compiled inner loops of tree costs, if numba is installed: several times faster, with the same results.
+
+Out: kernels for a tree's costs, or None where the numpy code has to do. Nothing is compiled on first use: who wants
+kernels prepares them, which takes seconds the first time on a machine. The loops themselves are in
+:mod:`overlay.tree.compiled_kernels`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.schemas.arrays import Floats, Places
+
+KERNELS_MODULE = "regraft.overlay.tree.compiled_kernels"
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """The compiled functions, described in ``compiled_kernels``."""
+
+    best_links: Callable[..., tuple[Floats, Places]]
+    count_steps: Callable[..., tuple[Floats, Floats]]
+    update_line: Callable[..., None]
+
+
+class _Prepared:
+    """The kernels of this process, None until they are prepared."""
+
+    kernels: Kernels | None = None
+
+
+def prepare_compiled() -> str:
+    """Compile the kernels, or load them from numba's cache; return why they are not available, empty if they are.
+
+    Costs some 6 s of processor time and 180 MB the first time on a machine, 0.6 s and 125 MB later. It may run in a
+    thread: until it is done, new tree costs use numpy.
+    """
+    if _Prepared.kernels is not None:
+        return ""
+    try:
+        module = importlib.import_module(KERNELS_MODULE)
+    except Exception as error:  # Whatever numba and its compiler raise: numpy does the same, only slower.
+        return f"{type(error).__name__}: {error}"
+    _Prepared.kernels = Kernels(module.best_links, module.count_steps, module.update_line)
+    return ""
+
+
+def kernels_for(inventory: Inventory, sets: WeightedSets) -> Kernels | None:
+    """Return the kernels if they are prepared and give exactly the results of the numpy code for these arrays."""
+    arrays: tuple[tuple[NDArray[np.generic], type[np.generic]], ...] = (
+        (inventory.link_cost, np.float64),
+        (inventory.processing_cost, np.float64),
+        (sets.words, np.uint64),
+    )
+    if _Prepared.kernels is None or sets.whole_weights is None:
+        return None
+    return _Prepared.kernels if all(one.dtype == kind and one.flags.c_contiguous for one, kind in arrays) else None

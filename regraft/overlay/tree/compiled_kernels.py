@@ -1,0 +1,271 @@
+"""The inner loops of :mod:`overlay.tree.tree_costs` and :mod:`overlay.tree.walk_cuts`, compiled by numba.
+
+In: arrays of a tree, its sets and its inventory. Out: the same numbers, bit for bit: counts are integers, which any
+order adds up exactly (``WeightedSets.whole_weights``), and costs are added in the order of the numpy code. Importing
+this module compiles it, or loads what an earlier process compiled; :mod:`overlay.tree.compiled_costs` does so. A
+directed link is a number as in ``TreeCosts``; ``ends`` has shape (links, 2), ``side`` and ``only`` (directed links,
+words), ``crossings`` (links, spans), ``loads`` (brokers, spans), ``weights`` (words, spans).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import njit, types
+from numpy.typing import NDArray
+
+from regraft.schemas.arrays import Flags, Floats, Places, Words
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Weights = NDArray[np.uint32]
+
+
+def _compiled(*arguments: Any) -> Callable[[Function], Function]:
+    """Compile a function for these types of arguments now, or when a compiled one calls it; keep it on disk."""
+
+    def compiled(function: Function) -> Function:
+        types_of = [[arguments]] if arguments else []
+        try:
+            kept: Function = njit(*types_of, cache=True)(function)
+        except RuntimeError:  # There is no directory that numba can write to: each process compiles.
+            kept = njit(*types_of)(function)
+        return kept
+
+    return compiled
+
+
+def _read(kind: Any, dimensions: int) -> Any:
+    """Return the type of an array that is only read."""
+    return types.Array(kind, dimensions, "C", readonly=True)
+
+
+PLACES, LINKS, COSTS = _read(types.intp, 1), _read(types.intp, 2), _read(types.float64, 2)
+BITS, WEIGHTS = _read(types.uint64, 2), _read(types.uint32, 2)
+
+
+@_compiled()
+def _bits(word: np.uint64) -> np.uint64:
+    """Return how many bits of a word are set; the compiler makes one instruction of it."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@_compiled()
+def _grouped(ends: Places, brokers: int) -> tuple[Places, Places]:
+    """Return where groups start (and the end), and all directed links grouped by the broker they leave."""
+    starts = np.zeros(brokers + 1, dtype=np.intp)
+    for number in range(len(ends)):
+        starts[ends[number, 0] + 1] += 1
+        starts[ends[number, 1] + 1] += 1
+    for broker in range(brokers):
+        starts[broker + 1] += starts[broker]
+    placed, links_of = np.zeros(brokers, dtype=np.intp), np.empty(2 * len(ends), dtype=np.intp)
+    for number in range(len(ends)):
+        for way in range(2):
+            tail = ends[number, way]
+            links_of[starts[tail] + placed[tail]] = 2 * number + way
+            placed[tail] += 1
+    return starts, links_of
+
+
+@_compiled()
+def _walk(
+    cut: int, ends: Places, starts: Places, links_of: Places, crossing: Words, count: float, side: Words, only: Words,
+    weights: NDArray[np.uint64], link_cost: Floats, processing: Floats, onto: Floats, alone: Words, stack: Places,
+    changes: Floats,
+) -> None:  # fmt: skip
+    """Set the change of cost of attaching the moved side at each broker behind a cut; see ``walk_cuts``.
+
+    ``alone`` (brokers, words) and ``changes`` (brokers,) have a row for each depth, ``stack`` (brokers, 2) links to
+    walk and their depths. A set that is empty stays so, and is marked by ``living`` being below its depth.
+    """
+    for broker in range(len(onto)):
+        onto[broker] = np.inf
+    onto[ends[cut >> 1, 1 - (cut & 1)]] = 0.0
+    for word in range(len(weights)):
+        alone[0, word] = crossing[word]
+    changes[0] = 0.0
+    stack[0, 0], stack[0, 1], top, living = cut, 0, 1, 0
+    while top:
+        top -= 1
+        last, depth = stack[top, 0], stack[top, 1]
+        tail, head = ends[last >> 1, last & 1], ends[last >> 1, 1 - (last & 1)]
+        if depth:
+            behind, kept = np.uint64(0), np.uint64(0)
+            for word in range(len(weights)):
+                behind += _bits(crossing[word] & side[last, word]) * weights[word]
+            living = min(living, depth - 1)
+            if living == depth - 1:
+                for word in range(len(weights)):
+                    narrowed = alone[depth - 1, word] & only[last, word]
+                    alone[depth, word] = narrowed
+                    kept += _bits(narrowed) * weights[word]
+                if kept:
+                    living = depth
+            alpha, beta = count - np.float64(behind), np.float64(kept)
+            step = (alpha - beta) * link_cost[tail, head] + alpha * processing[head] - beta * processing[tail]
+            changes[depth] = changes[depth - 1] + step
+            onto[head] = changes[depth]
+        for place in range(starts[head], starts[head + 1]):
+            if links_of[place] != last ^ 1:
+                stack[top, 0], stack[top, 1] = links_of[place], depth + 1
+                top += 1
+
+
+@_compiled()
+def _best_pair(
+    now: float, count: float, onto_a: Floats, onto_b: Floats, link_cost: Floats, behind: Places
+) -> tuple[float, int, int]:
+    """Return what the best new link of a cut saves in total, and its ends; 0 if none saves anything."""
+    least_a = least_b = best = np.inf
+    best_i, best_j, width = -1, -1, 0
+    for broker in range(len(onto_a)):
+        least_a, least_b = min(least_a, onto_a[broker]), min(least_b, onto_b[broker])
+    for j in range(len(onto_b)):
+        if onto_b[j] < now - least_a:
+            behind[width] = j
+            width += 1
+    for i in range(len(onto_a)):
+        # Link costs are not negative: skip what is more expensive even before the new link.
+        if onto_a[i] < now - least_b:
+            for place in range(width):
+                j = behind[place]
+                after = link_cost[i, j] * count + onto_a[i] + onto_b[j]
+                if after < best:
+                    best, best_i, best_j = after, i, j
+    return (now - best if best_i >= 0 else 0.0), best_i, best_j
+
+
+@_compiled(LINKS, PLACES, BITS, BITS, WEIGHTS, COSTS, COSTS, _read(types.float64, 1), _read(types.boolean, 1))
+def best_links(
+    ends: Places, numbers: Places, side: Words, only: Words, weights: Weights, crossings: Floats, link_cost: Floats,
+    processing: Floats, is_full: Flags,
+) -> tuple[Floats, Places]:  # fmt: skip
+    """Return for each of these links what the best link in its place saves in total, and that one's ends.
+
+    Shapes (numbers,) and (numbers, 2); 0 where none saves anything. Brokers that are full get no further link. Cost
+    O(numbers * brokers * words), memory O(brokers * words).
+    """
+    brokers, length = len(processing), side.shape[1]
+    starts, links_of = _grouped(ends, brokers)
+    whole = np.zeros(length, dtype=np.uint64)
+    for word in range(length):
+        for span in range(weights.shape[1]):
+            whole[word] += weights[word, span]
+    alone, crossing = np.empty((brokers, length), dtype=np.uint64), np.empty(length, dtype=np.uint64)
+    onto_a, onto_b, changes = np.empty(brokers), np.empty(brokers), np.empty(brokers)
+    stack, behind = np.empty((brokers, 2), dtype=np.intp), np.empty(brokers, dtype=np.intp)
+    saved, added = np.zeros(len(numbers)), np.zeros((len(numbers), 2), dtype=np.intp)
+    for row in range(len(numbers)):
+        number = numbers[row]
+        a, b, count = ends[number, 0], ends[number, 1], 0.0
+        for span in range(crossings.shape[1]):
+            count += crossings[number, span]
+        for word in range(length):
+            crossing[word] = side[2 * number, word] & side[2 * number + 1, word]
+        for way in range(2):
+            cut, onto, end = 2 * number + way, (onto_a if way else onto_b), (a if way else b)
+            _walk(
+                cut, ends, starts, links_of, crossing, count, side, only, whole, link_cost, processing, onto, alone,
+                stack, changes,
+            )  # fmt: skip
+            for broker in range(brokers):
+                if is_full[broker] and broker != end:
+                    onto[broker] = np.inf
+        saved[row], added[row, 0], added[row, 1] = _best_pair(
+            link_cost[a, b] * count, count, onto_a, onto_b, link_cost, behind
+        )
+    return saved, added
+
+
+@_compiled(types.intp, PLACES, types.intp, BITS, BITS, WEIGHTS, COSTS)
+def count_steps(
+    number: int, outward: Places, near: int, side: Words, only: Words, weights: Weights, crossings: Floats
+) -> tuple[Floats, Floats]:
+    """Return alpha and beta of each step of both walks outward from a cut link, shape (steps, spans).
+
+    ``outward`` (steps,) are the directed links of both walks, the first ``near`` of them those of the first one.
+    """
+    length, spans = weights.shape
+    alpha, beta = np.empty((len(outward), spans)), np.zeros((len(outward), spans))
+    crossing, alone = np.empty(length, dtype=np.uint64), np.empty(length, dtype=np.uint64)
+    for word in range(length):
+        crossing[word] = side[2 * number, word] & side[2 * number + 1, word]
+    for step in range(len(outward)):
+        for span in range(spans):
+            alpha[step, span] = crossings[number, span]
+        last, is_first = outward[step], step == 0 or step == near
+        for word in range(length):
+            alone[word] = (crossing[word] if is_first else alone[word]) & only[last, word]
+            behind, kept = _bits(crossing[word] & side[last, word]), _bits(alone[word])
+            for span in range(spans):
+                alpha[step, span] -= np.float64(behind * weights[word, span])
+                beta[step, span] += np.float64(kept * weights[word, span])
+    return alpha, beta
+
+
+@_compiled()
+def _count_directions(
+    broker: int, outward: Places, words: Words, weights: Weights, side: Words, only: Words, loads: Floats
+) -> None:
+    """Update what at most one other direction of a broker wants, and its load; see ``TreeCosts``."""
+    for span in range(weights.shape[1]):
+        loads[broker, span] = 0.0
+    for word in range(words.shape[1]):
+        once, twice, thrice = words[broker, word], np.uint64(0), np.uint64(0)
+        for number in outward:
+            wanted = side[number, word]
+            thrice |= twice & wanted
+            twice |= once & wanted
+            once |= wanted
+        for number in outward:
+            only[number, word] = side[number, word] & ~thrice
+        passing = _bits(words[broker, word] | twice)
+        for span in range(weights.shape[1]):
+            loads[broker, span] += np.float64(passing * weights[word, span])
+
+
+@_compiled(
+    LINKS, PLACES, PLACES, BITS, WEIGHTS, types.uint64[:, ::1], types.uint64[:, ::1], types.float64[:, ::1],
+    types.float64[:, ::1],
+)  # fmt: skip
+def update_line(
+    ends: Places, line: Places, onward: Places, words: Words, weights: Weights, side: Words, only: Words, loads: Floats,
+    crossings: Floats,
+) -> None:  # fmt: skip
+    """Recompute, in place, everything that changes with the links of a line of brokers, ``onward`` along it."""
+    starts, links_of = _grouped(ends, len(words))
+    is_on_line = np.zeros(2 * len(ends), dtype=np.bool_)
+    for number in onward:
+        is_on_line[number] = is_on_line[number ^ 1] = True
+    length = words.shape[1]
+    branches = np.empty((len(line), length), dtype=np.uint64)  # Wanted at each broker of the line or off the line.
+    before = np.zeros((len(line) + 1, length), dtype=np.uint64)  # Wanted before each broker of the line.
+    for place in range(len(line)):
+        broker = line[place]
+        for word in range(length):
+            branches[place, word] = words[broker, word]
+        for at in range(starts[broker], starts[broker + 1]):
+            if not is_on_line[links_of[at]]:
+                for word in range(length):
+                    branches[place, word] |= side[links_of[at], word]
+        for word in range(length):
+            before[place + 1, word] = before[place, word] | branches[place, word]
+    after = np.zeros(length, dtype=np.uint64)
+    for place in range(len(line) - 1, 0, -1):
+        number = onward[place - 1]
+        for span in range(weights.shape[1]):
+            crossings[number >> 1, span] = 0.0
+        for word in range(length):
+            after[word] |= branches[place, word]
+            side[number, word], side[number ^ 1, word] = after[word], before[place, word]
+            crossing = _bits(after[word] & before[place, word])
+            for span in range(weights.shape[1]):
+                crossings[number >> 1, span] += np.float64(crossing * weights[word, span])
+    for broker in line:
+        outward = links_of[starts[broker] : starts[broker + 1]]
+        _count_directions(broker, outward, words, weights, side, only, loads)
