@@ -90,6 +90,7 @@ class _Overlay:
         self.inventory = Inventory(names, generator.uniform(0, 10, brokers), costs + costs.T, DEGREE_MAX, tree)
         self.settings = ControllerSettings(bootstrap="none", inventory_path=Path("none"))
         self.kind = tree_kind(self.inventory, self.settings)
+        self.kind.prepare()  # As the controller does at its start.
         self.windows = [_window(self.workload, names, place) for place in range(HORIZON_WINDOWS + decisions)]
 
     def decide_on_random_trees(self, planner: str) -> Iterator[float]:
