@@ -26,11 +26,12 @@ def _compiled(*arguments: Any) -> Callable[[Function], Function]:
     """Compile a function for these types of arguments now, or when a compiled one calls it; keep it on disk."""
 
     def compiled(function: Function) -> Function:
+        compiler: Any = njit  # Its overloads do not allow for the types of arguments.
         types_of = [[arguments]] if arguments else []
         try:
-            kept: Function = njit(*types_of, cache=True)(function)
+            kept: Function = compiler(*types_of, cache=True)(function)
         except RuntimeError:  # There is no directory that numba can write to: each process compiles.
-            kept = njit(*types_of)(function)
+            kept = compiler(*types_of)(function)
         return kept
 
     return compiled

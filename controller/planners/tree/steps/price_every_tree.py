@@ -17,7 +17,8 @@ from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Searc
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.overlay_costs import OverlayCosts
-from regraft.overlay.tree.tree_costs import TreeCosts, as_swaps
+from regraft.overlay.tree.swap_sequences import as_swaps
+from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.schemas.arrays import Flags, Places, Words
 
 BROKERS_MAX = 6  # 1,296 trees take milliseconds; the 16,807 of seven brokers would take as long as kicks do.
