@@ -162,6 +162,7 @@ def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
         settings = _settings(task, course, folder)
         inventory = ensure_inventory(settings)
     controller = dataclasses.replace(settings.controller, shadow_planners=(), dry_run=False)
+    kind_of(inventory, controller).prepare()
     virtual = virtual_settings(settings.emulator, inventory, START_MS)
     streaming = settings.streaming
     loop = VirtualLoop(
