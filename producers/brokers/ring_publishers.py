@@ -119,9 +119,7 @@ class TopicPublishers:
                 if other is not tables and not other.takes_over(tables, message.topic, message.home):
                     continue
                 registered = other.registered.get(message.topic, {}).get(message.publisher)
-                if (
-                    registered is not None
-                ):  # The earlier stay may still publish there: its end there is another message.
+                if registered is not None:  # The earlier stay may publish there still: its end is another message.
                     if registered.connection < message.connection:
                         self._let_wait(other, replace(message, epoch=other.epoch))
                     continue

@@ -236,11 +236,8 @@ class TreePublishers:
     def home_in(self, tables: RoutingTables, publisher: str) -> str:
         """Return a publisher's home in an epoch; the plan to an epoch does not move stays advertised in it."""
         advertisement = self.advertisements[publisher]
-        return (
-            tables.moved.get(publisher, advertisement.home)
-            if advertisement.epoch < tables.epoch
-            else advertisement.home
-        )
+        home = advertisement.home
+        return tables.moved.get(publisher, home) if advertisement.epoch < tables.epoch else home
 
 
 def _order(message: Advertise) -> tuple[int, int]:

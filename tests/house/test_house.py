@@ -130,7 +130,7 @@ def test_nothing_is_left_to_do() -> None:
 
 
 def test_no_result_is_called_after_nothing() -> None:
-    """A result has the name of what it is: whoever reads ``known`` or ``found`` has to look up what was."""
+    """A result has the name of what it is: a reader of ``known`` or ``found`` has to look up what was."""
     empty, pairs = {"found", "known", "one"}, {"other", "two"}
     named = []
     for path in _files(*PRODUCT):
