@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from regraft.controller.decide.gain_across import gain_across
 from regraft.controller.decide.gain_noise import MeanGain, mean_gain
 from regraft.controller.decide.judge_congestion import judge_waiting
 from regraft.controller.decide.recent_changes import RecentChanges
@@ -201,12 +202,11 @@ def judge_change(
             Verdict.GAIN_WITHIN_NOISE,
             f"saves {figure(proposal.gain_per_s)}/s, the dead band is {figure(floor_per_s)}/s",
         )
-    gain = gain_shares(before, after, _memory_s(situation))
     choices = situation.kind.choices_in(proposal)
-    limit = gain.limit(settings.change_noise_factor, choices=choices)
     if _is_tabu(proposal, situation, settings):
-        limit = gain.limit(settings.noise_factor, situation.kind.alternatives_to(proposal), choices)
-    return None if gain.mean > limit else _within_noise(gain, limit)
+        alternatives = situation.kind.alternatives_to(proposal)
+        return _judge_gain(before, after, situation, settings.noise_factor, alternatives, choices)
+    return _judge_gain(before, after, situation, settings.change_noise_factor, choices=choices)
 
 
 def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:
@@ -225,9 +225,29 @@ def judge_chance(
     The planner has selected the best of many changes; the best of as many worthless ones must not pass.
     """
     alternatives = max(situation.kind.alternatives_to(one) for one in chosen)
-    gain = gain_shares(start, reached, _memory_s(situation))
-    limit = gain.limit(settings.noise_factor, alternatives)
-    return None if gain.mean > limit else _within_noise(gain, limit)
+    return _judge_gain(start, reached, situation, settings.noise_factor, alternatives)
+
+
+def _judge_gain(
+    before: Reached, after: Reached, situation: Situation, factor: float, alternatives: int = 1, choices: int = 1
+) -> tuple[Verdict, str] | None:
+    """Return why chance alone could explain a gain, or None if it could not.
+
+    Spans that are shorter together than subscriptions live are hardly more than one observation: then a gain also
+    passes if it exceeds chance across publishers. Two looks are charged as twice as many alternatives.
+    """
+    memory_s = _memory_s(situation)
+    over_time = gain_shares(before, after, memory_s)
+    is_one_look = memory_s is not None and before.spans[-1][1] - before.spans[0][0] < memory_s
+    costs = [situation.kind.costs_by_publisher_per_s(one) for one in (before, after) if factor and is_one_look]
+    if not costs or costs[0] is None or costs[1] is None:
+        limit = over_time.limit(factor, alternatives, choices)
+        return None if over_time.mean > limit else _within_noise(over_time, limit)
+    across = gain_across(costs[0], costs[1])
+    limit, limit_across = (gain.limit(factor, 2 * alternatives, choices) for gain in (over_time, across))
+    if over_time.mean > limit or across.mean > limit_across:
+        return None
+    return _within_noise(over_time, min(limit, limit_across))
 
 
 def _within_noise(gain: MeanGain, limit: float) -> tuple[Verdict, str]:

@@ -172,6 +172,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     def reached(self, state: StateT) -> ReachedT:
         """Return the overlay of the state itself, before any proposal. Raises ValueError if something is missing."""
 
+    def costs_by_publisher_per_s(self, reached: ReachedT) -> Floats | None:
+        """Return the cost of each publisher's notifications, (publishers,), or None if costs are not of publishers."""
+        return None
+
     @abstractmethod
     def judge_caps(self, before: ReachedT, after: ReachedT) -> Objection | None:
         """Return the refusal that names a broker that would exceed a cap, or None.

@@ -1,6 +1,6 @@
 """Measure how fast and how well the controller follows changes of traffic: 20 changes of five kinds, and quiet traffic.
 
-``python -m lab.benchmarks.bench_reaction [--seeds 4] [--set NAME=VALUE ...] [--json FILE] [--baseline-json FILE]``.
+``python -m lab.benchmarks.bench_reaction [--seeds 4] [--first-seed 1] [--set NAME=VALUE ...] [--json FILE] [--baseline-json FILE]``.
 Each run is the demo's overlay for two and a half minutes on the virtual clock: emulator, reference aggregator and
 controller. Interests shift at once or within half a minute, one publisher publishes 20 times as much, a crowd comes and
 goes, or the day moves around the brokers in two minutes; quiet traffic has no change. Reported by kind:
@@ -43,6 +43,7 @@ def main() -> None:
     """Measure, print a table, write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=4, help="runs of each kind")
+    parser.add_argument("--first-seed", type=int, default=1, help="fresh ones, which no setting was chosen with")
     parser.add_argument("--kinds", default=",".join(COURSES))
     parser.add_argument("--set", action="append", default=[], dest="assignments", help="a setting, as `regraft demo`'s")
     parser.add_argument("--parts", type=Path, help="where finished runs are kept, so that a stopped call resumes")
@@ -51,7 +52,7 @@ def main() -> None:
     chosen = parser.parse_args()
     tasks = [
         ShiftTask(kind, seed, tuple(chosen.assignments))
-        for seed in range(1, chosen.seeds + 1)
+        for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
         for kind in chosen.kinds.split(",")
     ]
     with show_progress("Running changes", sum(task.work_count for task in tasks)) as advance:
@@ -62,7 +63,7 @@ def main() -> None:
     if before:
         print_table(f"baseline, {chosen.baseline_json}", before, figures)
     if chosen.json:
-        settings = {"seeds": chosen.seeds, "kinds": chosen.kinds, "set": chosen.assignments}
+        settings = {"seeds": chosen.seeds, "first_seed": chosen.first_seed, "kinds": chosen.kinds, "set": chosen.assignments}
         write_figures(chosen.json, run_facts(settings, 1), figures)
         raw = chosen.json.with_suffix(".runs.json")
         raw.write_bytes(msgspec.json.encode(reactions))

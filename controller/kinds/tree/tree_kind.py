@@ -28,9 +28,12 @@ from regraft.overlay.tree.least_cost import least_cost_per_s
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.arrays import Floats
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 from regraft.schemas.write_figures import figure
+
+NOWHERE = -1  # The place of a publisher whose home is unknown.
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,19 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
     def reached(self, state: TreeState) -> ReachedTree:
         """Return the tree of the state."""
         return ReachedTree(state)
+
+    def costs_by_publisher_per_s(self, reached: ReachedTree) -> Floats | None:
+        """Return the cost of each publisher of the horizon at its home; None if homes are unknown or access is charged.
+
+        A publisher whose home is unknown costs 0: no change saves anything on it. Cost O(brokers * columns).
+        """
+        state = reached.state
+        if not state.can_move_publishers or state.access_by_span_per_s.any():
+            return None
+        priced, homes = state.publisher_costs, state.configuration.home_of
+        places = [self.inventory.index.get(homes.get(name, ""), NOWHERE) for name in priced.publishers]
+        at = np.array(places, dtype=np.intp)
+        return np.where(at == NOWHERE, 0.0, priced.costs_per_s[np.arange(len(at)), at])
 
     def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Objection | None:
         """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""
