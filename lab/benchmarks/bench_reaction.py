@@ -1,9 +1,10 @@
 """Measure how fast and how well the controller follows changes of traffic: 20 changes of five kinds, and quiet traffic.
 
-``python -m lab.benchmarks.bench_reaction [--seeds 4] [--first-seed 1] [--set NAME=VALUE ...] [--json FILE] [--baseline-json FILE]``.
-Each run is the demo's overlay for two and a half minutes on the virtual clock: emulator, reference aggregator and
-controller. Interests shift at once or within half a minute, one publisher publishes 20 times as much, a crowd comes and
-goes, or the day moves around the brokers in two minutes; quiet traffic has no change. Reported by kind:
+``python -m lab.benchmarks.bench_reaction [--seeds 4] [--first-seed 1] [--set NAME=VALUE ...] [--json FILE]
+[--baseline-json FILE]``. Each run is the demo's overlay for two and a half minutes on the virtual clock: emulator,
+reference aggregator and controller. Interests shift at once or within half a minute, one publisher publishes 20 times
+as much, a crowd comes and goes, or the day moves around the brokers in two minutes; quiet traffic has no change.
+Reported by kind:
 
 - ``saved_after_s_p50``: median time from a change until an overlay is in force that saves 90 % of the reachable saving.
   The reachable saving is that of the overlay found on the first 20 s of even traffic, measured on the traffic after
@@ -63,7 +64,12 @@ def main() -> None:
     if before:
         print_table(f"baseline, {chosen.baseline_json}", before, figures)
     if chosen.json:
-        settings = {"seeds": chosen.seeds, "first_seed": chosen.first_seed, "kinds": chosen.kinds, "set": chosen.assignments}
+        settings = {
+            "seeds": chosen.seeds,
+            "first_seed": chosen.first_seed,
+            "kinds": chosen.kinds,
+            "set": chosen.assignments,
+        }
         write_figures(chosen.json, run_facts(settings, 1), figures)
         raw = chosen.json.with_suffix(".runs.json")
         raw.write_bytes(msgspec.json.encode(reactions))
