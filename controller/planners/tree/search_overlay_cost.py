@@ -21,7 +21,7 @@ class OverlaySearchSettings(PlannerSettings):
 
     # Bounds the descents from all starts, in 64-bit words of delivery sets. Default 1e9, about a second.
     search_words_max: int = 1_000_000_000
-    # The same for kicks after them. Default 1e8, some 300 ms.
+    # The same for kicks after them. Default 1e8, some 100 ms compiled, 600 ms with numpy.
     escape_words_max: int = 100_000_000
 
     def errors(self) -> list[str]:
