@@ -238,16 +238,19 @@ def _judge_gain(
     """
     memory_s = _memory_s(situation)
     over_time = gain_shares(before, after, memory_s)
-    is_one_look = memory_s is not None and before.spans[-1][1] - before.spans[0][0] < memory_s
-    costs = [situation.kind.costs_by_publisher_per_s(one) for one in (before, after) if factor and is_one_look]
-    if not costs or costs[0] is None or costs[1] is None:
-        limit = over_time.limit(factor, alternatives, choices)
-        return None if over_time.mean > limit else _within_noise(over_time, limit)
-    across = gain_across(costs[0], costs[1])
-    limit, limit_across = (gain.limit(factor, 2 * alternatives, choices) for gain in (over_time, across))
-    if over_time.mean > limit or across.mean > limit_across:
+    across = None
+    if factor and memory_s is not None and before.spans[-1][1] - before.spans[0][0] < memory_s:
+        across = _gain_across(before, after, situation.kind)
+    looks = [over_time] if across is None else [over_time, across]
+    limits = [gain.limit(factor, len(looks) * alternatives, choices) for gain in looks]
+    if any(gain.mean > limit for gain, limit in zip(looks, limits, strict=True)):
         return None
-    return _within_noise(over_time, min(limit, limit_across))
+    return _within_noise(over_time, min(limits))
+
+
+def _gain_across(before: Reached, after: Reached, kind: AnyKind) -> MeanGain | None:
+    here, there = kind.costs_by_publisher_per_s(before), kind.costs_by_publisher_per_s(after)
+    return None if here is None or there is None else gain_across(here, there)
 
 
 def _within_noise(gain: MeanGain, limit: float) -> tuple[Verdict, str]:

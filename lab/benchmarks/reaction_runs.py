@@ -162,7 +162,8 @@ def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
         settings = _settings(task, course, folder)
         inventory = ensure_inventory(settings)
     controller = dataclasses.replace(settings.controller, shadow_planners=(), dry_run=False)
-    kind_of(inventory, controller).prepare()
+    kind = kind_of(inventory, controller)
+    kind.prepare()
     virtual = virtual_settings(settings.emulator, inventory, START_MS)
     streaming = settings.streaming
     loop = VirtualLoop(
@@ -177,7 +178,7 @@ def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
             windows.append(newest)
         if loop.virtual.now_ms % SECOND_MS == 0:
             report_work(1)
-    return _reaction(task, loop, windows, kind_of(inventory, controller))
+    return _reaction(task, loop, windows, kind)
 
 
 def _settings(task: ShiftTask, course: Course, folder: str) -> Settings:

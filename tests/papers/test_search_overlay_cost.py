@@ -52,6 +52,17 @@ def overlays_after(state: TreeState, proposals: list[Proposal]) -> list[TreeConf
     return found
 
 
+def overlays_as_predicted(state: TreeState, proposals: list[Proposal]) -> list[TreeConfiguration]:
+    """Return the overlays that the proposals lead through; each costs what its proposal predicts, less than before."""
+    reached = overlays_after(state, proposals)
+    costs = [cost_of(state, one) for one in reached]
+    for proposal, (before, then) in zip(proposals, pairwise(costs), strict=True):
+        assert proposal.cost_before_per_s == pytest.approx(before)
+        assert proposal.cost_after_per_s == pytest.approx(then)
+        assert then < before
+    return reached
+
+
 def cost_of(state: TreeState, overlay: TreeConfiguration) -> float:
     sets = DeliverySets.joined(window.sets_at(overlay.home_of) for window in state.windows)
     return overlay_cost(overlay, state.inventory, sets).total_per_s
@@ -99,12 +110,7 @@ def test_any_prefix_of_the_proposals_saves_and_keeps_the_cap(overlay: PublishedO
     state = state_of(overlay)
     cap = max(state.configuration.degree_max, 3)
     proposals = planned(state, replace(CONTEXT, degree_max=cap), seed)
-    reached = overlays_after(state, proposals)
-    costs = [cost_of(state, one) for one in reached]
-    for proposal, (before, then) in zip(proposals, pairwise(costs), strict=True):
-        assert proposal.cost_before_per_s == pytest.approx(before)
-        assert proposal.cost_after_per_s == pytest.approx(then)
-        assert then < before
+    reached = overlays_as_predicted(state, proposals)
     assert all(one.degree_max <= cap for one in reached)
 
 

@@ -33,8 +33,6 @@ from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 from regraft.schemas.write_figures import figure
 
-NOWHERE = -1  # The place of a publisher whose home is unknown.
-
 
 @dataclass(frozen=True, eq=False)
 class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
@@ -88,10 +86,7 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         state = reached.state
         if not state.can_move_publishers or state.access_by_span_per_s.any():
             return None
-        priced, homes = state.publisher_costs, state.configuration.home_of
-        places = [self.inventory.index.get(homes.get(name, ""), NOWHERE) for name in priced.publishers]
-        at = np.array(places, dtype=np.intp)
-        return np.where(at == NOWHERE, 0.0, priced.costs_per_s[np.arange(len(at)), at])
+        return state.publisher_costs.costs_at_per_s(state.configuration.home_of)
 
     def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Objection | None:
         """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-import numpy as np
-
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.price_every_tree import BROKERS_MAX
 from regraft.controller.planners.tree.steps.propose_overlay import escape_proposals
 from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE
+from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
@@ -28,10 +27,7 @@ class EscapeSettings(PlannerSettings):
 
     def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        errors = super().errors()
-        if self.escape_words_max < 0:
-            errors.append(f"escape_words_max is {self.escape_words_max}: at least 0")
-        return errors
+        return super().errors() + values_below(self, {"escape_words_max": 0})
 
 
 def escape_overlay_cost(
@@ -61,11 +57,9 @@ def _does_a_move_help(state: TreeState) -> bool:
     """
     if state.inventory.load_max_per_s is not None:
         return False
-    costs, homes, index = state.publisher_costs, state.configuration.home_of, state.inventory.index
-    rows = [place for place, publisher in enumerate(costs.publishers) if publisher in homes]
-    at_homes = costs.costs_per_s[rows]
-    here = at_homes[np.arange(len(rows)), [index[homes[costs.publishers[place]]] for place in rows]]
-    return bool((here - at_homes.min(axis=1, initial=np.inf) > TIE_SHARE * here.sum()).any())
+    priced = state.publisher_costs
+    here = priced.costs_at_per_s(state.configuration.home_of)
+    return bool((here - priced.costs_per_s.min(axis=1) > TIE_SHARE * here.sum()).any())
 
 
 SPEC = PlannerSpec(

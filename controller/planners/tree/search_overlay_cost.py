@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.propose_overlay import overlay_proposals
+from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
@@ -29,9 +30,7 @@ class OverlaySearchSettings(PlannerSettings):
         errors = super().errors()
         if self.search_words_max < 1:
             errors.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
-        if self.escape_words_max < 0:
-            errors.append(f"escape_words_max is {self.escape_words_max}: at least 0")
-        return errors
+        return errors + values_below(self, {"escape_words_max": 0})
 
 
 def search_overlay_cost(

@@ -9,6 +9,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.price_every_tree import BROKERS_MAX, best_tree
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
+from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.overlay_configuration import Link
@@ -33,9 +34,7 @@ class SearchSettings(PlannerSettings):
         errors = super().errors()
         if self.search_words_max < 1:
             errors.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
-        if self.escape_words_max < 0:
-            errors.append(f"escape_words_max is {self.escape_words_max}: at least 0")
-        return errors
+        return errors + values_below(self, {"escape_words_max": 0})
 
 
 def swap_links_cost(

@@ -115,8 +115,17 @@ class PublisherCosts:
 
     def cost_at_per_s(self, homes: Mapping[str, str]) -> float:
         """Return the cost of all publishers at these homes. Raises KeyError if a publisher has none."""
-        homes_of = [self.inventory.index[homes[publisher]] for publisher in self.publishers]
-        return float(self.costs_per_s[np.arange(len(homes_of)), np.array(homes_of, dtype=np.intp)].sum())
+        if homeless := set(self.publishers) - homes.keys():
+            raise KeyError(min(homeless))
+        return float(self.costs_at_per_s(homes).sum())
+
+    def costs_at_per_s(self, homes: Mapping[str, str]) -> Floats:
+        """Return the cost of each publisher at these homes, shape (publishers,); 0 for one that has none."""
+        placed = [(place, homes[name]) for place, name in enumerate(self.publishers) if name in homes]
+        rows, brokers = [place for place, _ in placed], [self.inventory.index[home] for _, home in placed]
+        costs_per_s = np.zeros(len(self.publishers))
+        costs_per_s[rows] = self.costs_per_s[rows, brokers]
+        return costs_per_s
 
     def loads_at_per_s(self, homes: Mapping[str, str]) -> Floats:
         """Return the notifications that pass each broker with these homes. Raises KeyError if a publisher has none."""

@@ -160,11 +160,7 @@ def _set_prices(trees: EveryTree, inventory: Inventory) -> NDArray[np.float64]:
 def _allowed(trees: EveryTree, present: TreeCosts, search: Search) -> Flags:
     allowed = (trees.degrees <= np.maximum(search.degree_max, present.degrees)).all(axis=1)
     if search.links_max is not None:
-        is_old = np.zeros(present.inventory.link_cost.shape, dtype=np.bool_)
-        index = present.inventory.index
-        for a, b in search.present:
-            is_old[index[a], index[b]] = is_old[index[b], index[a]] = True
-        allowed &= (~is_old[trees.ends[:, :, 0], trees.ends[:, :, 1]]).sum(axis=1) <= search.links_max
+        allowed &= search.are_new(present.inventory, trees.ends).sum(axis=1) <= search.links_max
     return np.asarray(allowed)
 
 

@@ -61,7 +61,7 @@ class Search:
         """Return which of these links may be exchanged for any other without exceeding ``links_max``."""
         if self.links_max is None:
             return numbers
-        is_new = self._are_new(costs)
+        is_new = self.are_new(costs.inventory, costs.ends)
         return numbers if int(is_new.sum()) < self.links_max else numbers[is_new[numbers]]
 
     def has_room(self, costs: TreeCosts, swap: LinkSwap) -> bool:
@@ -69,13 +69,13 @@ class Search:
         if self.links_max is None:
             return True
         change = (swap.added not in self.present) - (swap.removed not in self.present)
-        return int(self._are_new(costs).sum()) + change <= self.links_max
+        return int(self.are_new(costs.inventory, costs.ends).sum()) + change <= self.links_max
 
-    def _are_new(self, costs: TreeCosts) -> Flags:
-        """Return which links of a tree are not among the present ones, shape (links,)."""
-        inventory, present = costs.inventory, self.present
+    def are_new(self, inventory: Inventory, ends: Places) -> Flags:
+        """Return which links are not among the present ones, shape (...,); ``ends`` are brokers, shape (..., 2)."""
+        present = self.present
         is_absent = self._absent.of((inventory, present), lambda: _absent_pairs(inventory, present))
-        return is_absent[costs.ends[:, 0], costs.ends[:, 1]]
+        return is_absent[ends[..., 0], ends[..., 1]]
 
     def nearest(self, inventory: Inventory, broker: int) -> list[int]:
         """Return the brokers with the cheapest links to a broker, at most ``KICK_NEAR``, the cheapest first."""
