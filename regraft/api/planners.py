@@ -30,6 +30,7 @@ from regraft.controller.planners.tree.relocate_publisher_pop import (
     trace_probability,
 )
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
+from regraft.controller.planners.tree.steps.escape_links import escape
 from regraft.controller.planners.tree.steps.pack_drop import (
     PACKING_TIE_SHARE,
     Budget,
@@ -40,7 +41,7 @@ from regraft.controller.planners.tree.steps.pack_drop import (
 from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.tree.steps.pack_users import ROUNDING, pack_clustering, pack_greedy, pack_random
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
-from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape
+from regraft.controller.planners.tree.steps.search_swaps import Search, descend
 from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
 from regraft.controller.planners.tree.swap_links_ci import (
     LocalKnowledge,

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regraft.controller.planners.tree.steps.escape_links import kicked
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
-from regraft.controller.planners.tree.steps.search_swaps import Search, best_swaps, descend, escape
+from regraft.controller.planners.tree.steps.search_swaps import Search, best_swaps, descend
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
@@ -104,7 +105,7 @@ def test_searches_lead_to_the_same_tree(seed: int, spans: int) -> None:
         swaps = list(descend(costs, search, 30))
         rng = random.Random(seed)
         limits = Search(3_000_000, 4 + seed, load_max_per_s, None, frozenset(costs.links), (None, 6)[seed % 2])
-        better = escape(costs, limits, rng) or costs
+        better = kicked(costs, limits, rng) or costs
         ends.append((costs, better, swaps, search.words_left, rng.getstate()))
     (first, first_better, *first_rest), (second, second_better, *second_rest) = ends
     assert first_rest == second_rest

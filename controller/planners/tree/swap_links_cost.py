@@ -6,9 +6,10 @@ import random
 from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.tree.steps.escape_links import escape
 from regraft.controller.planners.tree.steps.price_every_tree import BROKERS_MAX, best_tree
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
-from regraft.controller.planners.tree.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
+from regraft.controller.planners.tree.steps.search_swaps import Search, descend, is_worth_its_frailty
 from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec

@@ -2,7 +2,8 @@
 
 Out: kernels for a tree's costs, or None where the numpy code has to do. Nothing is compiled on first use: who wants
 kernels prepares them, which takes seconds the first time on a machine. The loops themselves are in
-:mod:`overlay.tree.compiled_kernels`.
+:mod:`overlay.tree.compiled_kernels` and
+:mod:`overlay.tree.compiled_annealing`.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.schemas.arrays import Floats, Places
 
 KERNELS_MODULE = "regraft.overlay.tree.compiled_kernels"
+ANNEALING_MODULE = "regraft.overlay.tree.compiled_annealing"
 
 
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """The compiled functions, described in ``compiled_kernels``."""
+    """The compiled functions, described in ``compiled_kernels`` and ``compiled_annealing``."""
 
     best_links: Callable[..., tuple[Floats, Places]]
     count_steps: Callable[..., tuple[Floats, Floats]]
     update_line: Callable[..., None]
+    anneal_links: Callable[..., tuple[Places, float, int]]
 
 
 class _Prepared:
@@ -45,10 +48,10 @@ def prepare_compiled() -> str:
     if _Prepared.kernels is not None:
         return ""
     try:
-        module = importlib.import_module(KERNELS_MODULE)
+        kernels, annealing = importlib.import_module(KERNELS_MODULE), importlib.import_module(ANNEALING_MODULE)
     except Exception as error:  # Whatever numba and its compiler raise: numpy does the same, only slower.
         return f"{type(error).__name__}: {error}"
-    _Prepared.kernels = Kernels(module.best_links, module.count_steps, module.update_line)
+    _Prepared.kernels = Kernels(kernels.best_links, kernels.count_steps, kernels.update_line, annealing.anneal_links)
     return ""
 
 

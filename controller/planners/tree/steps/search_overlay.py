@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regraft.controller.planners.tree.steps.escape_links import kick
 from regraft.controller.planners.tree.steps.price_every_tree import best_overlays, may_price_overlays
 from regraft.controller.planners.tree.steps.price_frailty import OverlayFrailty
 from regraft.controller.planners.tree.steps.search_homes import HomeSearch
-from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Search, descend, kick
+from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Search, descend
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from regraft.schemas.arrays import Places

@@ -1,14 +1,14 @@
-"""Search link swaps by true cost: evaluate all swaps at once, descend over them, kick out of local optima.
+"""Search link swaps by true cost: evaluate all swaps at once, and descend over them.
 
-In: the costs of a tree, a budget and limits. Out: swaps, made on the costs. Proposing them belongs to the planner.
+In: the costs of a tree, a budget and limits. Out: swaps, made on the costs. Leaving a local optimum belongs to
+:mod:`controller.planners.tree.steps.escape_links`, proposing swaps to the planner.
 """
 
 from __future__ import annotations
 
 import heapq
-import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,12 @@ from regraft.schemas.arrays import Flags, Floats, Places
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A swap is taken from an older evaluation while it gains this share of the best one's gain then.
-KICK_SWAPS = (2, 4)  # Random swaps of a kick: a single one is undone at once, many give a random tree.
-KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Failed kicks that end the search; with 20 it missed an optimum of six brokers.
-KICK_NEAR = 8  # A kick joins a broker to one of this many with the cheapest links to it.
+NEAR = 8  # A random swap usually joins a broker to one of this many with the cheapest links to it.
 LINK_WORDS = 10_000  # Words that the array calls for one link cost as much as.
 EVALUATION_WORDS_MIN = 200_000  # Words that the other array calls of an evaluation cost as much as.
 EVALUATION_WORDS = 50_000_000  # Of one: all links of some 300 brokers, in larger trees only the most expensive.
 
-_AbsentPairs = LastResult[tuple[Inventory, frozenset[Link]], Flags]
+_PresentPairs = LastResult[tuple[Inventory, frozenset[Link]], Flags]
 _NearestBrokers = LastResult[Inventory, dict[int, list[int]]]
 
 
@@ -48,8 +46,8 @@ class Search:
     frailty: FrailtyPrice | None = None
     present: frozenset[Link] = frozenset()
     links_max: int | None = None
-    # What a search looks up with every swap: which pairs are no present links, and the brokers nearest to each one.
-    _absent: _AbsentPairs = field(default_factory=LastResult, init=False, repr=False, compare=False)
+    # What a search looks up with every swap: which pairs are present links, and the brokers nearest to each one.
+    _pairs: _PresentPairs = field(default_factory=LastResult, init=False, repr=False, compare=False)
     _nearest: _NearestBrokers = field(default_factory=LastResult, init=False, repr=False, compare=False)
 
     @property
@@ -73,27 +71,30 @@ class Search:
 
     def are_new(self, inventory: Inventory, ends: Places) -> Flags:
         """Return which links are not among the present ones, shape (...,); ``ends`` are brokers, shape (..., 2)."""
+        return ~self.are_present(inventory)[ends[..., 0], ends[..., 1]]
+
+    def are_present(self, inventory: Inventory) -> Flags:
+        """Return which pairs of brokers are links of ``present``, shape (brokers, brokers); not to be changed."""
         present = self.present
-        is_absent = self._absent.of((inventory, present), lambda: _absent_pairs(inventory, present))
-        return is_absent[ends[..., 0], ends[..., 1]]
+        return self._pairs.of((inventory, present), lambda: _present_pairs(inventory, present))
 
     def nearest(self, inventory: Inventory, broker: int) -> list[int]:
-        """Return the brokers with the cheapest links to a broker, at most ``KICK_NEAR``, the cheapest first."""
+        """Return the brokers with the cheapest links to a broker, at most ``NEAR``, the cheapest first."""
         nearest_of: dict[int, list[int]] = self._nearest.of(inventory, dict)
         if broker not in nearest_of:
-            order = np.argsort(inventory.link_cost[broker], kind="stable")[: KICK_NEAR + 1].tolist()
-            nearest_of[broker] = [other for other in order if other != broker][:KICK_NEAR]
+            order = np.argsort(inventory.link_cost[broker], kind="stable")[: NEAR + 1].tolist()
+            nearest_of[broker] = [other for other in order if other != broker][:NEAR]
         return nearest_of[broker]
 
 
-def _absent_pairs(inventory: Inventory, present: frozenset[Link]) -> Flags:
-    """Return which pairs of brokers are no links of ``present``, shape (brokers, brokers)."""
-    is_absent = np.ones(inventory.link_cost.shape, dtype=np.bool_)
+def _present_pairs(inventory: Inventory, present: frozenset[Link]) -> Flags:
+    """Return which pairs of brokers are links of ``present``, shape (brokers, brokers)."""
+    is_present = np.zeros(inventory.link_cost.shape, dtype=np.bool_)
     pairs = [(inventory.index.get(a), inventory.index.get(b)) for a, b in present]
     for a, b in pairs:
         if a is not None and b is not None:  # A link of a broker that is no longer there is in no tree.
-            is_absent[a, b] = is_absent[b, a] = False
-    return is_absent
+            is_present[a, b] = is_present[b, a] = True
+    return is_present
 
 
 def descend(
@@ -211,44 +212,6 @@ def _best_links(costs: TreeCosts, numbers: Places, is_full: Flags) -> tuple[Floa
         saved[row] = now - after.flat[best]
         added[row] = side_a[best // len(side_b)], side_b[best % len(side_b)]
     return saved, added
-
-
-def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:
-    """Return the costs of a better tree reached by kicks from this one, or None if none was found within the budget.
-
-    After a kick only what it may have changed is evaluated: most of a large tree is unchanged. It ends early after
-    twice as many kicks without success as there are brokers, or 40: by then a small tree is explored.
-    """
-    best, failed = costs, 0
-    search = replace(search, frailty=None)  # Frailty is checked on the tree found, not on each one tried.
-    while not search.is_over and len(costs.ends) > 1 and failed < max(KICKS_PER_BROKER * len(costs.degrees), KICKS_MIN):
-        trial = best.copy()
-        touched = kick(trial, search, rng)
-        for _ in descend(trial, search, near=touched):
-            pass
-        failed += 1
-        if trial.cost_per_s < best.cost_per_s * (1 - TIE_SHARE):
-            best, failed = trial, 0
-    return None if best is costs else best
-
-
-def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
-    """Make some random swaps that keep the caps; return the links whose swaps they may have changed.
-
-    A link is drawn between a broker and one of those nearest to it, because most pairs are too far apart for a good
-    tree to join them.
-    """
-    names = costs.inventory.brokers
-    touched: set[int] = set()
-    for _ in range(rng.randint(*KICK_SWAPS)):
-        broker = rng.randrange(len(names))
-        added = link(names[broker], names[rng.choice(search.nearest(costs.inventory, broker))])
-        cycle = costs.cycle(added)
-        if added not in cycle:
-            swap = LinkSwap(rng.choice(cycle), added)
-            if keeps_caps(costs, search, swap) and search.has_room(costs, swap):
-                touched.update(costs.apply(swap))
-    return np.array(sorted(touched), dtype=np.intp)
 
 
 def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
