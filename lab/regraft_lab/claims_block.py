@@ -1,4 +1,7 @@
-"""Tabulate claims with their verdicts, and put such tables between the markers of a README."""
+"""Tabulate claims with their verdicts, and put such tables between the markers of a README.
+
+A README has what a reader needs to judge a claim; `claims.md` has all figures.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from regraft_lab.claim_evidence import Claim, Measured
 
 END = "<!-- claims: end -->"
 EXIT_CALL = 2
+EVIDENCE_CHARS_MAX = 120
+
+Document = Callable[[dict[str, Any], Sequence[Figure]], str]
 
 
 def begin_marker(program: str) -> str:
@@ -22,15 +28,25 @@ def begin_marker(program: str) -> str:
     return f"<!-- claims: begin, made by {program} -->"
 
 
-def claim_rows(claims: Sequence[Claim], measured: Measured) -> list[str]:
-    """Return a table with a row for each claim."""
+def claim_rows(claims: Sequence[Claim], measured: Measured, *, is_short: bool = False) -> list[str]:
+    """Return a table with a row for each claim; ``is_short`` cuts long evidence, as for a README."""
     lines = ["| where | claim | judged by | verdict | figures |", "|---|---|---|---|---|"]
     for claim in claims:
         judgement = claim.judged(measured)
-        lines.append(
-            f"| {claim.place} | {claim.text} | {claim.test} | **{judgement.verdict}** | {judgement.evidence} |"
-        )
+        evidence = shorten(judgement.evidence) if is_short else judgement.evidence
+        lines.append(f"| {claim.place} | {claim.text} | {claim.test} | **{judgement.verdict}** | {evidence} |")
     return lines
+
+
+def shorten(evidence: str) -> str:
+    """Return the beginning of long evidence, cut between two of its parts and marked with three dots."""
+    if len(evidence) <= EVIDENCE_CHARS_MAX:
+        return evidence
+    for separator in ("; ", ", "):
+        head = evidence[:EVIDENCE_CHARS_MAX].rpartition(separator)[0]
+        if head:
+            return f"{head}{separator}..."
+    return evidence
 
 
 def read_figures(path: Path) -> tuple[dict[str, Any], list[Figure]]:
@@ -54,19 +70,21 @@ def with_block(text: str, block: str, begin_line: str) -> str:
 def put_claims(
     program: str,
     command: str,
-    document_of: Callable[[dict[str, Any], Sequence[Figure]], str],
+    document_of: Document,
+    readme_of: Document,
     arguments: Sequence[str] | None,
 ) -> int:
     """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable.
 
-    ``program`` is the name of this program, ``command`` the command that writes the figures.
+    ``program`` is the name of this program, ``command`` the command that writes the figures. ``document_of`` returns
+    the tables to print, ``readme_of`` those for the README.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=put_claims.__doc__)
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help=f"figures of `{command}`")
     parser.add_argument("--readme", type=Path, metavar="FILE", help="file whose marked block is replaced")
     given = parser.parse_args(arguments)
     try:
-        document = document_of(*read_figures(given.json))
+        document = (readme_of if given.readme else document_of)(*read_figures(given.json))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{given.json} is not a file of figures ({error}): name a file that `{command}` wrote\n")
         return EXIT_CALL

@@ -55,20 +55,9 @@ VISITS = {
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
     """Return the tables as Markdown: the run, the paper's claims, ours, and the results of all systems."""
     measured = Measured(figures)
-    settings = run["settings"]
-    draws = ", ".join(f"{kind} {count}" for kind, count in settings["draws"].items())
     return "\n".join(
         [
-            f"Run: size {settings['size']}, seed {run['seed']}, commit {run['commit'][:12]}, check-ins: "
-            f"{settings['data']}. Draws: {draws}.",
-            "",
-            "### Claims of the paper",
-            "",
-            *claim_rows(PAPER_CLAIMS, measured),
-            "",
-            "### Claims of ours",
-            "",
-            *claim_rows(OUR_CLAIMS, measured),
+            *_claims(run, measured),
             *_poisson_table(measured),
             *_rates_table(measured),
             *_events_table(measured),
@@ -79,6 +68,30 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
             "",
         ]
     )
+
+
+def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
+    """Return the claims with the beginning of long evidence, and the main results."""
+    measured = Measured(figures)
+    tables = [*_poisson_table(measured), *_clusters_table(measured), *_location_table(measured)]
+    return "\n".join([*_claims(run, measured, is_short=True), *tables, ""])
+
+
+def _claims(run: dict[str, Any], measured: Measured, *, is_short: bool = False) -> list[str]:
+    settings = run["settings"]
+    draws = ", ".join(f"{kind} {count}" for kind, count in settings["draws"].items())
+    return [
+        f"Run: size {settings['size']}, seed {run['seed']}, commit {run['commit'][:12]}, check-ins: "
+        f"{settings['data']}. Draws: {draws}.",
+        "",
+        "### Claims of the paper",
+        "",
+        *claim_rows(PAPER_CLAIMS, measured, is_short=is_short),
+        "",
+        "### Claims of ours",
+        "",
+        *claim_rows(OUR_CLAIMS, measured, is_short=is_short),
+    ]
 
 
 def _poisson_table(measured: Measured) -> list[str]:
@@ -243,7 +256,7 @@ def _table(title: str, text: str, columns: Sequence[str], rows: Sequence[str]) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
-    return put_claims(PROGRAM, "regraft-lab dynatops", claims_document, arguments)
+    return put_claims(PROGRAM, "regraft-lab dynatops", claims_document, readme_document, arguments)
 
 
 if __name__ == "__main__":

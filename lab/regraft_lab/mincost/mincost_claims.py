@@ -189,11 +189,19 @@ OUR_CLAIMS = (
 
 
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the tables of claims and of all settings as Markdown."""
-    measured = Measured(figures)
+    """Return the tables of claims, of all settings and of users that brokers move, as Markdown."""
+    return "\n".join([*_lines(run, figures), *_migration_rows(figures), ""])
+
+
+def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
+    """Return the tables of claims, with the beginning of long evidence, and of all settings."""
+    return "\n".join(_lines(run, figures, is_short=True))
+
+
+def _lines(run: dict[str, Any], figures: Sequence[Figure], *, is_short: bool = False) -> list[str]:
     head = f"Size {run['settings']['size']}, seed {run['seed']}."
-    claims = claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), measured)
-    return "\n".join([head, "", *claims, "", *_setting_rows(figures), "", *_migration_rows(figures), ""])
+    claims = claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), Measured(figures), is_short=is_short)
+    return [head, "", *claims, "", *_setting_rows(figures), ""]
 
 
 def _setting_rows(figures: Sequence[Figure]) -> list[str]:
@@ -239,7 +247,7 @@ def _migration_rows(figures: Sequence[Figure]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
-    return put_claims(PROGRAM, "regraft-lab mincost", claims_document, arguments)
+    return put_claims(PROGRAM, "regraft-lab mincost", claims_document, readme_document, arguments)
 
 
 if __name__ == "__main__":

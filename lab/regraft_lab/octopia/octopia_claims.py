@@ -267,16 +267,20 @@ OUR_CLAIMS = (
 )  # fmt: skip
 
 
-def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the tables of claims as Markdown."""
-    measured = Measured(figures)
+def claims_document(run: dict[str, Any], figures: Sequence[Figure], *, is_short: bool = False) -> str:
+    """Return the table of claims as Markdown."""
     head = f"Size {run['settings']['size']}, seed {run['seed']}."
-    return "\n".join([head, "", *claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), measured), ""])
+    return "\n".join([head, "", *claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), Measured(figures), is_short=is_short), ""])
+
+
+def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
+    """Return the table with the beginning of long evidence."""
+    return claims_document(run, figures, is_short=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
-    return put_claims(PROGRAM, "regraft-lab octopia", claims_document, arguments)
+    return put_claims(PROGRAM, "regraft-lab octopia", claims_document, readme_document, arguments)
 
 
 if __name__ == "__main__":

@@ -19,47 +19,71 @@ from regraft_lab.pop_grape.judge_relocation import NAMES
 from regraft_lab.pop_grape.relocation_claims import PAPER_CLAIMS
 
 PROGRAM = "regraft_lab.pop_grape.tabulate_claims"
+PLACES: tuple[tuple[str, Mapping[str, Value]], ...] = (
+    ("PlanetLab, on the virtual clock", {"measured": "clock", "testbed": "planetlab"}),
+    ("Cluster, on the virtual clock", {"measured": "clock", "testbed": "cluster"}),
+    ("63 equal brokers, exact count", {"measured": "count", "testbed": "hops"}),
+)
 WORKLOADS = ("clustered", "random")
 PREDICATES = ("shared", "independent")
+README_X = (1, 2, 8, 32)
 
 
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
     """Return the tables as Markdown: the run, the paper's claims, ours, and the cuts by X."""
     measured = Measured(figures)
+    lines = _claims(run, measured)
+    for title, where in PLACES:
+        lines += _cuts(title, where, measured)
+    return "\n".join([*lines, ""])
+
+
+def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
+    """Return the claims with the beginning of long evidence, and some of the cuts on PlanetLab."""
+    measured = Measured(figures)
+    cuts = _cuts(*PLACES[0], measured, README_X, ("shared",))
+    return "\n".join([*_claims(run, measured, is_short=True), *cuts, ""])
+
+
+def _claims(run: dict[str, Any], measured: Measured, *, is_short: bool = False) -> list[str]:
     settings = run["settings"]
     draws = ", ".join(
         f"{testbed} {count} with {predicates} predicates"
         for testbed, by_predicates in settings["draws"].items()
         for predicates, count in by_predicates.items()
     )
-    lines = [
+    return [
         f"Run: size {settings['size']}, seed {run['seed']}, commit {run['commit'][:12]}.",
         f"Draws of testbed and workload: {draws}; exact counts {settings['counted_draws']}.",
         "",
         "### Claims of the paper",
         "",
-        *claim_rows(PAPER_CLAIMS, measured),
+        *claim_rows(PAPER_CLAIMS, measured, is_short=is_short),
         "",
         "### Claims of ours",
         "",
-        *claim_rows(OUR_CLAIMS, measured),
+        *claim_rows(OUR_CLAIMS, measured, is_short=is_short),
     ]
-    for title, where in (
-        ("PlanetLab, on the virtual clock", {"measured": "clock", "testbed": "planetlab"}),
-        ("Cluster, on the virtual clock", {"measured": "clock", "testbed": "cluster"}),
-        ("63 equal brokers, exact count", {"measured": "count", "testbed": "hops"}),
-    ):
-        lines += _cuts(title, where, measured)
-    return "\n".join([*lines, ""])
 
 
-def _cuts(title: str, where: Mapping[str, Value], measured: Measured) -> list[str]:
-    """Return the savings of each way by workload and X: input utilisation, delay, one cost; empty if not run."""
+def _cuts(
+    title: str,
+    where: Mapping[str, Value],
+    measured: Measured,
+    only: Sequence[int] = (),
+    kinds: Sequence[str] = PREDICATES,
+) -> list[str]:
+    """Return the savings of each way by workload and X: input utilisation, delay, one cost; empty if not run.
+
+    ``only`` and ``kinds`` limit X and the predicates.
+    """
     rows = []
     for workload in WORKLOADS:
-        for predicates in PREDICATES:
+        for predicates in kinds:
             here: dict[str, Value] = {**where, "workload": workload, "predicates": predicates}
             for x in measured.steps("load_cut", "x", **here):
+                if only and round(x) not in only:
+                    continue
                 cells = [_cell(measured, {**here, "x": round(x), "way": way}) for way in NAMES]
                 rows.append(f"| {workload}, {predicates} | {x:g} | {' | '.join(cells)} |")
     if not rows:
@@ -83,7 +107,7 @@ def _cell(measured: Measured, where: dict[str, Value]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable."""
-    return put_claims(PROGRAM, "regraft-lab pop-grape", claims_document, arguments)
+    return put_claims(PROGRAM, "regraft-lab pop-grape", claims_document, readme_document, arguments)
 
 
 if __name__ == "__main__":
