@@ -39,13 +39,16 @@ def claim_rows(claims: Sequence[Claim], measured: Measured, *, is_short: bool = 
 
 
 def shorten(evidence: str) -> str:
-    """Return the beginning of long evidence, cut between two of its parts and marked with three dots."""
+    """Return the first parts and the last part of long evidence, with three dots for those between."""
     if len(evidence) <= EVIDENCE_CHARS_MAX:
         return evidence
     for separator in ("; ", ", "):
-        head = evidence[:EVIDENCE_CHARS_MAX].rpartition(separator)[0]
+        *parts, last = evidence.split(separator)
+        head = ""
+        while parts and len(head) + len(parts[0]) + len(last) <= EVIDENCE_CHARS_MAX:
+            head += parts.pop(0) + separator
         if head:
-            return f"{head}{separator}..."
+            return f"{head}{'...' + separator if parts else ''}{last}"
     return evidence
 
 

@@ -22,7 +22,7 @@ from regraft.schemas.arrays import Places
 # trees, of which a budget tries less of each part, end higher the hotter they were.
 HEAT_SHARE = 0.24
 HEAT_BROKERS = 100  # Above this number of brokers the threshold falls in proportion.
-TRIES_PER_PAIR = 60  # Tries for each ordered pair of brokers: a small tree does not need the budget.
+TRIES_PER_PAIR = 300  # Tries for each ordered pair of brokers: a small tree does not need the budget.
 DESCENT_PART = 10  # One in this many words of the budget is left for the descent after an annealing.
 KICK_SWAPS = (2, 4)  # Random swaps of a kick: a single one is undone at once, many give a random tree.
 KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Failed kicks that end the search; with 20 it missed an optimum of six brokers.
