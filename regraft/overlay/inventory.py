@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory_checks import InventoryValues, value_errors
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.prices import Prices
+from regraft.schemas.arrays import Places
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import NO_AGENT
 from regraft.schemas.units import SECOND_MS
 
+NEAR = 8  # How many other brokers count as near to each one.
 REASON_LENGTH_MAX = 500  # A reason may quote a name of any length.
 
 
@@ -91,6 +93,18 @@ class Inventory:
     def index(self) -> dict[str, int]:
         """Each broker's position in ``brokers``."""
         return {broker: position for position, broker in enumerate(self.brokers)}
+
+    @cached_property
+    def nearest(self) -> Places:
+        """The brokers with the cheapest links to each broker, the cheapest first, shape (brokers, at most ``NEAR``)."""
+        few = min(NEAR, len(self.brokers) - 1)
+        nearest = np.empty((len(self.brokers), few), dtype=np.intp)
+        for broker in range(len(nearest) if few else 0):
+            costs = self.link_cost[broker].copy()
+            costs[broker] = np.inf
+            cheap = np.flatnonzero(costs <= np.partition(costs, few - 1)[few - 1])
+            nearest[broker] = cheap[np.argsort(costs[cheap], kind="stable")][:few]
+        return nearest
 
     @cached_property
     def charged(self) -> Inventory:

@@ -57,8 +57,7 @@ def anneal(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | 
         *(costs.crossings()[:, None], costs.loads_per_s[:, None] * length_s),
         *(costs.sets.words, np.ascontiguousarray(by_span.sum(axis=1, dtype=np.uint32)[:, None])),
         *(costs.inventory.link_cost, costs.inventory.processing_cost),
-        np.array([search.nearest(costs.inventory, broker) for broker in range(brokers)], dtype=np.intp),
-        *(search.are_present(costs.inventory), search.degree_max),
+        *(costs.inventory.nearest, search.are_present(costs.inventory), search.degree_max),
         *(sys.maxsize if search.links_max is None else search.links_max, caps_per_s * length_s),
         *(np.uint64(rng.getrandbits(64)), heat_per_s * length_s, TRIES_PER_PAIR * brokers**2),
         search.words_left - search.words_left // DESCENT_PART,
@@ -100,7 +99,7 @@ def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
     touched: set[int] = set()
     for _ in range(rng.randint(*KICK_SWAPS)):
         broker = rng.randrange(len(names))
-        added = link(names[broker], names[rng.choice(search.nearest(costs.inventory, broker))])
+        added = link(names[broker], names[rng.choice(costs.inventory.nearest[broker])])
         cycle = costs.cycle(added)
         if added not in cycle:
             swap = LinkSwap(rng.choice(cycle), added)

@@ -24,13 +24,11 @@ from regraft.schemas.arrays import Flags, Floats, Places
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A swap is taken from an older evaluation while it gains this share of the best one's gain then.
-NEAR = 8  # A random swap usually joins a broker to one of this many with the cheapest links to it.
 LINK_WORDS = 10_000  # Words that the array calls for one link cost as much as.
 EVALUATION_WORDS_MIN = 200_000  # Words that the other array calls of an evaluation cost as much as.
 EVALUATION_WORDS = 50_000_000  # Of one: all links of some 300 brokers, in larger trees only the most expensive.
 
 _PresentPairs = LastResult[tuple[Inventory, frozenset[Link]], Flags]
-_NearestBrokers = LastResult[Inventory, dict[int, list[int]]]
 
 
 @dataclass
@@ -46,9 +44,8 @@ class Search:
     frailty: FrailtyPrice | None = None
     present: frozenset[Link] = frozenset()
     links_max: int | None = None
-    # What a search looks up with every swap: which pairs are present links, and the brokers nearest to each one.
+    # What a search looks up with every swap: which pairs are present links.
     _pairs: _PresentPairs = field(default_factory=LastResult, init=False, repr=False, compare=False)
-    _nearest: _NearestBrokers = field(default_factory=LastResult, init=False, repr=False, compare=False)
 
     @property
     def is_over(self) -> bool:
@@ -77,14 +74,6 @@ class Search:
         """Return which pairs of brokers are links of ``present``, shape (brokers, brokers); not to be changed."""
         present = self.present
         return self._pairs.of((inventory, present), lambda: _present_pairs(inventory, present))
-
-    def nearest(self, inventory: Inventory, broker: int) -> list[int]:
-        """Return the brokers with the cheapest links to a broker, at most ``NEAR``, the cheapest first."""
-        nearest_of: dict[int, list[int]] = self._nearest.of(inventory, dict)
-        if broker not in nearest_of:
-            order = np.argsort(inventory.link_cost[broker], kind="stable")[: NEAR + 1].tolist()
-            nearest_of[broker] = [other for other in order if other != broker][:NEAR]
-        return nearest_of[broker]
 
 
 def _present_pairs(inventory: Inventory, present: frozenset[Link]) -> Flags:
