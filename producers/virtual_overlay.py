@@ -20,6 +20,7 @@ from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.ring_routing import RingBroker
 from regraft.producers.brokers.tree_routing import TreeBroker
 from regraft.producers.emulator.delivery_cells import CellRule
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.emit_telemetry import CANDIDATES_MAX, ReportForwarder, TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from regraft.producers.emulator.emulator_ports import (
@@ -61,7 +62,7 @@ class VirtualSettings:
     ``candidate_probes_per_s``: probes, by all brokers together, of links that are not in the overlay;
     ``candidates_max``: how many peers each broker probes. ``newcomers``: brokers that come later and announce
     themselves. ``sampling``: which blocks brokers report in full. ``subscribers_reported_max``: how many single
-    subscribers each broker reports separately.
+    subscribers each broker reports separately. ``heartbeats``: which flushes without news still send, None for all.
     """
 
     seed: int = 1
@@ -80,6 +81,7 @@ class VirtualSettings:
     newcomers: tuple[Newcomer, ...] = ()
     sampling: Sampling = FULL
     subscribers_reported_max: int = 0
+    heartbeats: HeartbeatRule | None = None
 
 
 class VirtualOverlay:
@@ -118,17 +120,26 @@ class VirtualOverlay:
         forwarder = ReportForwarder(self.overlay, self._results, self._clients, self._publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
         self.overlay.user_listeners.append(forwarder)
-        flush_ms = self.settings.flush_ms
-        sink, probes_per_s = telemetry_sink or self.telemetry, self.settings.candidate_probes_per_s
-        candidates_max = self.settings.candidates_max
-        self.emitter = TelemetryEmitter(self.overlay, sink, flush_ms or 1.0, rng, probes_per_s, candidates_max)
-        if flush_ms is not None:
+        self.emitter = self._emitter_to(telemetry_sink or self.telemetry, rng)
+        if self.settings.flush_ms is not None:
             self.emitter.start()
         if self.workload:
             self.workload.start()
         NewcomerPlayer(self.overlay, self.settings.newcomers, self.emitter, self.membership).start()
         self.outages = self._outages_of(inventory)
         self.outages.start()
+
+    def _emitter_to(self, sink: TelemetrySink, rng: random.Random) -> TelemetryEmitter:
+        settings = self.settings
+        return TelemetryEmitter(
+            self.overlay,
+            sink,
+            settings.flush_ms or 1.0,
+            rng,
+            settings.candidate_probes_per_s,
+            settings.candidates_max,
+            settings.heartbeats,
+        )
 
     def _outages_of(self, inventory: Inventory) -> OutagePlayer:
         settings = self.settings

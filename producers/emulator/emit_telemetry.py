@@ -1,4 +1,4 @@
-"""Telemetry: one batch per broker and flush, empty ones included, and the register of clients.
+"""Telemetry: one batch per broker and flush that has news or is due, and the register of clients.
 
 In: an emulated overlay and its environment's clock. Out: TelemetryBatch and Client records for the sinks. The meaning
 of the counters belongs to :mod:`schemas.telemetry`, the delivery of batches to the sink.
@@ -14,7 +14,9 @@ from typing import cast
 
 import simpy
 
+from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Filter, Predicate
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.emulated_broker import EmulatedBroker, QueueCounters
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
@@ -32,7 +34,8 @@ class TelemetryEmitter:
     """Flushes every broker each ``flush_ms``; the first flushes are spread over that time to even out the load.
 
     ``probes_per_s`` bounds the probes, by all brokers together, of links that are not in the overlay;
-    ``candidates_max`` bounds how many peers a broker probes in turn besides its neighbours.
+    ``candidates_max`` bounds how many peers a broker probes in turn besides its neighbours. ``heartbeats``: which
+    flushes without news still send, None for all.
     """
 
     def __init__(
@@ -43,12 +46,14 @@ class TelemetryEmitter:
         rng: random.Random,
         probes_per_s: float = 0.0,
         candidates_max: int = CANDIDATES_MAX,
+        heartbeats: HeartbeatRule | None = None,
     ) -> None:
         self._overlay = overlay
         self._sink = sink
         self._flush_ms = flush_ms
         self._rng = rng
         self._candidates_max = candidates_max
+        self._heartbeats = heartbeats
         count = len(overlay.inventory.brokers)
         self._probes_per_flush = probes_per_s * flush_ms / SECOND_MS / count
         self._probes_due = {broker: place / count for place, broker in enumerate(overlay.inventory.brokers)}
@@ -73,24 +78,26 @@ class TelemetryEmitter:
                 self.flush(broker, is_last=True)
 
     def flush(self, broker: EmulatedBroker, *, is_last: bool = False) -> None:
-        """Send everything that one broker has to report."""
+        """Send everything that one broker has to report; without news only if its heartbeat is due, or ``is_last``."""
         now_ms = self._overlay.env.now
         neighbours = broker.core.live_neighbours
-        changes = tuple(broker.changes)
+        deliveries = broker.cells.pop_changed(math.inf if is_last else now_ms)
+        self._probe(broker, neighbours)
+        has_news = is_last or bool(deliveries or broker.changes) or broker.core.phase is not BrokerPhase.STEADY
+        if not broker.heartbeats.take_turn(self._heartbeats, now_ms, has_news=has_news):
+            return
+        changes, probes = tuple(broker.changes), tuple(broker.probes)
         broker.changes.clear()
+        broker.probes.clear()
         batch = TelemetryBatch(
             broker=broker.name,
             boot=broker.core.boot_ms,
             sequence=broker.batches_sent,
             time_ms=int(now_ms),
             epoch=broker.core.epoch,
-            deliveries=broker.cells.pop_changed(math.inf if is_last else now_ms),
+            deliveries=deliveries,
             queues=self._samples(broker, neighbours),
-            probes=tuple(
-                LinkProbe(peer, self._rtt_ms(broker.name, peer))
-                for peer in (*neighbours, *self._candidates_now(broker.name, neighbours))
-                if not self._overlay.link_faults.is_cut(broker.name, peer)
-            ),
+            probes=probes,
             clients=changes,
         )
         for part in split_batch(batch):
@@ -102,6 +109,14 @@ class TelemetryEmitter:
         if not (broker.is_dead or broker.is_suspended):
             self.flush(broker)
         self._overlay.env.timeout(self._flush_ms, broker.name).callbacks.append(self._on_time)
+
+    def _probe(self, broker: EmulatedBroker, neighbours: tuple[str, ...]) -> None:
+        """Measure links at each flush, so that a batch left out costs no measurement."""
+        broker.probes += (
+            LinkProbe(peer, self._rtt_ms(broker.name, peer))
+            for peer in (*neighbours, *self._candidates_now(broker.name, neighbours))
+            if not self._overlay.link_faults.is_cut(broker.name, peer)
+        )
 
     def _candidates_now(self, broker: str, neighbours: tuple[str, ...]) -> list[str]:
         """Return the peers that a broker probes now besides its neighbours: in turn, at the permitted rate."""

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.due_heartbeats import Heartbeats
 from regraft.producers.emulator.judge_losses import CopyKey, IncarnationEnd
 from regraft.schemas.command import Command
-from regraft.schemas.telemetry import ClientChange
+from regraft.schemas.telemetry import ClientChange, LinkProbe
 
 DEATHS_KEPT_MAX = 100  # Deaths of neighbours that are remembered for a broker.
 
@@ -62,7 +63,7 @@ class EmulatedBroker:
     neighbours of the previous incarnation must first learn of its end. ``lost``: notifications in it, or on their way
     to it, when it died; ``neighbour_deaths``: deaths of its neighbours. ``counts_as_dead``: others consider this
     incarnation over, although the broker may live, until it is installed outside the overlay. ``known_as``: the life
-    that others know, an earlier one until a plan lets this one join.
+    that others know, an earlier one until a plan lets this one join. ``probes``: measured since the last batch.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class EmulatedBroker:
         "counters",
         "counts_as_dead",
         "has_rejected",
+        "heartbeats",
         "is_dead",
         "is_outside",
         "is_overdue",
@@ -83,6 +85,7 @@ class EmulatedBroker:
         "name",
         "neighbour_deaths",
         "overflow_count",
+        "probes",
         "queue",
         "service_began_ms",
     )
@@ -92,6 +95,8 @@ class EmulatedBroker:
         self.core = core
         self.cells = cells
         self.changes: list[ClientChange] = []
+        self.probes: list[LinkProbe] = []
+        self.heartbeats = Heartbeats()
         self.counters = QueueCounters()
         self.queue: deque[tuple[str | None, Served, float]] = deque()  # With arrival time; the first is in service.
         self.service_began_ms = 0.0

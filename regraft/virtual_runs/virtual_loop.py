@@ -6,6 +6,7 @@ possible; the same input gives the same run. Comparisons do not belong here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
@@ -62,6 +64,8 @@ class VirtualLoop:
     ) -> None:
         self.inventory = inventory
         self.settings = settings
+        if virtual.flush_ms is not None:
+            virtual = replace(virtual, heartbeats=HeartbeatRule(virtual.flush_ms, window_ms, grace_ms))
         self.virtual = VirtualOverlay(inventory, workload, virtual)
         self.aggregator = ReferenceAggregator(window_ms, grace_ms)
         self.ports = MemoryPorts()
