@@ -39,6 +39,7 @@ from regraft.producers.brokers.bundle_messages import bundled
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_in
 from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule, Heartbeats
 from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulated_broker import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
@@ -75,6 +76,7 @@ class BrokerNode:
     """A core and everything around it. ``connector`` and the links that ``links_of`` returns call back here.
 
     ``candidates`` are brokers that may become neighbours: the node connects to them so that a link to them is measured.
+    ``heartbeats``: which flushes without news still send, None for all.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class BrokerNode:
         now_ms: Callable[[], float],
         candidates: Collection[str] = (),
         sampling: Sampling = FULL,
+        heartbeats: HeartbeatRule | None = None,
     ) -> None:
         self.core, self.connector = core, connector
         self.broker = core.broker
@@ -96,6 +99,7 @@ class BrokerNode:
         self._changes: deque[ClientChange] = deque(maxlen=CHANGES_MAX)
         self._changes_made: Counter[str] = Counter()
         self._batches_sent = 0
+        self._heartbeats, self._heartbeat_rule = Heartbeats(), heartbeats
         self._installs = 0
         self._neighbours: tuple[str, ...] = ()
         self._candidates = frozenset(candidates)
@@ -360,10 +364,13 @@ class BrokerNode:
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Send a batch of telemetry; the last one includes counts of spans that have not ended."""
+        """Send a batch of telemetry if it has news or is due; the last one includes counts of spans not ended."""
         now_ms = self._now_ms()
         self.wanted.refresh(partial(subscriptions_in, self.core))
-        changes = tuple(self._changes)
+        deliveries, changes = self._cells.pop_changed(math.inf if is_last else now_ms), tuple(self._changes)
+        has_news = is_last or bool(deliveries or changes) or self.core.phase is not BrokerPhase.STEADY
+        if not self._heartbeats.take_turn(self._heartbeat_rule, now_ms, has_news=has_news):
+            return
         self._changes.clear()
         batch = TelemetryBatch(
             broker=self.broker,
@@ -371,7 +378,7 @@ class BrokerNode:
             sequence=self._batches_sent,
             time_ms=int(now_ms),
             epoch=self.core.epoch,
-            deliveries=self._cells.pop_changed(math.inf if is_last else now_ms),
+            deliveries=deliveries,
             queues=self._samples(),
             probes=tuple(LinkProbe(*each) for each in self.links.round_trips()),
             clients=changes,

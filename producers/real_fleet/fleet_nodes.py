@@ -18,6 +18,7 @@ import structlog
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, OverlayConfiguration
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.overlay_paths import target_of
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
@@ -94,9 +95,10 @@ class FleetNodes:
         now_ms: Callable[[], float],
         sampling: Sampling = FULL,
         on_confirmed: Callable[[str, str, bool], None] = lambda _broker, _subject, _is_confirmed: None,
+        heartbeats: HeartbeatRule | None = None,
     ) -> None:
         self.brokers = inventory.brokers
-        self._on_confirmed = on_confirmed
+        self._on_confirmed, self._heartbeats = on_confirmed, heartbeats
         self.nodes: dict[str, BrokerNode] = {}
         self._guarded = CallGuard()
         self._overlays = FleetOverlays(start.configuration)
@@ -140,7 +142,9 @@ class FleetNodes:
 
         connector = self._connectors_of(broker)
         candidates = CandidateChoice(broker, self._inventory).next(addresses)
-        node = BrokerNode(core, self._ports, connector, links_of, self._now_ms, candidates, self._sampling)
+        node = BrokerNode(
+            core, self._ports, connector, links_of, self._now_ms, candidates, self._sampling, self._heartbeats
+        )
         node.clients.on_confirmed = partial(self._on_confirmed, broker)
         self._listening[broker] = await node.links.start(LOOPBACK, 0)
         self._guarded(node.begin, broker)()
