@@ -12,6 +12,7 @@ from typing import Annotated
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.process.run_clock import RunClock
 from regraft.infra.process.serve_metrics import port_errors
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
@@ -57,9 +58,12 @@ class EmulatorSettings:
     # Length of a broker's queue beyond which notifications are dropped.
     queue_length_max: int = 10_000
     link_bytes_per_ms: Annotated[float | None, "bandwidth of a link in each direction, none for no limit"] = None
-    # Pause between two telemetry batches of a broker: twenty batches in a window of 5 s, so that one late batch does
-    # not make it incomplete. Longer on a faster clock, at most a second, as each is a Kafka record.
+    # Pause between two telemetry batches of a broker with news: twenty batches in a window of 5 s, so that one late
+    # batch does not make it incomplete. Longer on a faster clock, at most a second, as each is a Kafka record.
     flush_ms: float = 250.0
+    # Length and grace of the job's windows, as in streaming: a broker without news sends at their ends, less between.
+    window_ms: int = 5_000
+    grace_ms: int = 2_000
     # Pause between two polls for commands.
     command_poll_ms: float = 20.0
     # How many probes per second all brokers together send over links that are not in the overlay, each broker in turn
@@ -147,6 +151,11 @@ class EmulatorSettings:
     def sampling(self) -> Sampling:
         """What brokers report in full."""
         return Sampling.of(self.sample_share, self.sample_counts_s, self.sample_run)
+
+    @property
+    def heartbeats(self) -> HeartbeatRule:
+        """Which batches without news a broker sends."""
+        return HeartbeatRule(self.flush_ms, self.window_ms, self.grace_ms)
 
     @property
     def kafka(self) -> KafkaAccess:

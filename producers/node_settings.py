@@ -14,6 +14,7 @@ from urllib.parse import quote
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.process.serve_metrics import port_errors
 from regraft.producers.connector_settings import ConnectorSettings
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.sampled_blocks import Sampling, sampling_errors
@@ -95,8 +96,12 @@ class NodeSettings:
         "this node's certificate for other nodes, as PEM, with the broker's name as a DNS name",
     ] = None
     key_file: Annotated[Path | None, "private key of that certificate"] = None
-    # Pause between two telemetry batches.
+    # Pause between two telemetry batches of a node with news.
     flush_ms: float = 250.0
+    # Length and grace of the job's windows, as in streaming: a node without news sends at their ends, less between. If
+    # the job has others, it may wait for the node for up to 1.25 s, but misses it in no window of two seconds or more.
+    window_ms: int = 5_000
+    grace_ms: int = 2_000
     # Pause between two polls for commands.
     command_poll_ms: float = 20.0
     # How much a peer may leave unacknowledged before notifications to it are dropped and counted.
@@ -129,6 +134,11 @@ class NodeSettings:
     def sampling(self) -> Sampling:
         """What brokers report in full."""
         return Sampling.of(self.sample_share, self.sample_counts_s, self.sample_run)
+
+    @property
+    def heartbeats(self) -> HeartbeatRule:
+        """Which batches without news the node sends."""
+        return HeartbeatRule(self.flush_ms, self.window_ms, self.grace_ms)
 
     @property
     def kafka(self) -> KafkaAccess:

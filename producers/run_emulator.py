@@ -123,6 +123,13 @@ def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
     }
 
 
+def _emitter(
+    overlay: EmulatedOverlay, settings: EmulatorSettings, ports: EmulatorPorts, rng: random.Random
+) -> TelemetryEmitter:
+    probes_per_s, heartbeats = settings.candidate_probes_per_s, settings.heartbeats
+    return TelemetryEmitter(overlay, ports, settings.flush_ms, rng, probes_per_s, heartbeats=heartbeats)
+
+
 def _outages(overlay: EmulatedOverlay, settings: EmulatorSettings) -> OutagePlayer:
     """Return the outages that the settings ask for; raise ValueError if they name unknown brokers."""
     planned = [with_names(outage_of(text), overlay.inventory) for text in settings.outages]
@@ -185,7 +192,7 @@ class WallClockEmulator:
         self.overlay.user_listeners.append(forwarder)
         self._transitions = TransitionLog(len(self.overlay.start.configuration.brokers))
         self.overlay.listeners += [self._transitions, self._metrics]
-        self._emitter = TelemetryEmitter(self.overlay, ports, settings.flush_ms, rng, settings.candidate_probes_per_s)
+        self._emitter = _emitter(self.overlay, settings, ports, rng)
         self._outages = _outages(self.overlay, settings)
         self._newcomers = _newcomers(self.overlay, settings, self._emitter, ports)
         self._phase = "running"

@@ -140,7 +140,14 @@ class _NodeRun:
         candidates = self._candidates.next(self._addresses)
         self._is_member = core.broker in inventory.index
         self._node = BrokerNode(
-            core, ports, self._connector, self._links_of, lambda: time.time() * SECOND_MS, candidates, settings.sampling
+            core,
+            ports,
+            self._connector,
+            self._links_of,
+            lambda: time.time() * SECOND_MS,
+            candidates,
+            settings.sampling,
+            settings.heartbeats,
         )
         self._node.wanted.guard = self._guarded
 

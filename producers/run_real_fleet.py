@@ -163,8 +163,10 @@ class RealFleet:
         urls = {broker: address.url for broker, address in servers.items()}
         self._clients = FleetClients(kind, urls, self._env, start, _now_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
-        confirmed = self._clients.note_confirmed
-        self._nodes = FleetNodes(inventory, start, ports, self._connector_of, _now_ms, settings.sampling, confirmed)
+        confirmed, sampling = self._clients.note_confirmed, settings.sampling
+        self._nodes = FleetNodes(
+            inventory, start, ports, self._connector_of, _now_ms, sampling, confirmed, settings.heartbeats
+        )
         rng = random.Random(f"outages {settings.seed}")
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 

@@ -239,6 +239,8 @@ def _compose(
     inventory = {"inventory_path": run.directory / "inventory.json"}
     common = {"seed": run.seed, "clock": run.clock, **inventory}
     served, beside = {"metrics_host": run.metrics_host}, to_connector_settings(connectors)
+    windows = {name: getattr(models["streaming"], name) for name in ("window_ms", "grace_ms")}
+    reported = {"sample_share": run.sample_share, **windows}
 
     def stage(name: str, **own: Any) -> Any:
         status_file = run.directory / f"{name}.json"
@@ -251,11 +253,11 @@ def _compose(
         orders=orders,
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
-        emulator=stage("emulator", **common, **served, sample_share=run.sample_share).with_texts(),
-        node=stage("node", **inventory, **served, sample_share=run.sample_share, connectors=beside),
+        emulator=stage("emulator", **common, **served, **reported).with_texts(),
+        node=stage("node", **inventory, **served, **reported, connectors=beside),
         streaming=stage("streaming", **served, checkpoint_directory=run.directory / "checkpoint", **inventory),
         controller=stage("controller", **people, **common, **served, planners=to_planner_settings(planners)),
-        alerts=stage("alerts", **people, **served, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
+        alerts=stage("alerts", **people, **served, clock=run.clock, window_ms=windows["window_ms"]),
         dashboard=stage("dashboard", **people, **inventory),
         recordings=to_dataclass(models["recordings"], shapes["recordings"]),
         given=_dumped(models) | {"planners": _dumped(planners), "connectors": _dumped(connectors)},

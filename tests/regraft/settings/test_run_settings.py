@@ -9,6 +9,8 @@ import pytest
 
 from regraft.commands.parse_assignments import parse_assignments
 from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule
+from regraft.settings.fixed_settings import at_speed
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
 from regraft.settings.settings_example import example_text, servers_text, settings_text, toml_text
@@ -43,6 +45,14 @@ def test_flags_override_environment_file_and_default(tmp_path: Path, monkeypatch
     streaming = load_settings({"streaming": {"window_ms": 8000}}, file).streaming
     assert (streaming.window_ms, streaming.grace_ms, streaming.shards) == (8000, 1500, 9)
     assert streaming.records_per_trigger_max == 20_000
+
+
+def test_those_who_report_know_the_windows() -> None:
+    """Idle brokers send around their ends, by the grace of the job, so no one gives these times twice."""
+    settings = load_settings({"streaming": {"window_ms": 8_000, "grace_ms": 1_500}})
+    for reporting in (settings.emulator, settings.node):
+        assert reporting.heartbeats == HeartbeatRule(250.0, 8_000, 1_500)
+    assert at_speed(settings, 8.0).emulator.heartbeats == HeartbeatRule(1_000.0, 8_000, 1_500)
 
 
 def test_the_file_can_be_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
