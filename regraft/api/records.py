@@ -1,6 +1,6 @@
 """Records that the stages exchange, and their codec.
 
-A record keeps its fields for as long as its schema's version is written (docs/reference.md).
+A record keeps its fields for as long as its schema's version is written (docs/wire.md).
 """
 
 from regraft.schemas.client import Role

@@ -4,13 +4,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from regraft.cli import app
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import section_models
+from regraft.settings.settings_environment import OTHER_NAMES, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel
-from tests.house.write_reference import EVENTS, PAGES, VERDICTS
+from tests.house.write_reference import EVENTS, EXAMPLES, PAGES, ROOT, VARIABLES, VERDICTS
+
+OFFLINE = (
+    "regraft settings --set kafka.namespace=lab",
+    "regraft list planners",
+    "regraft recording tests/regraft/recordings/small.avro",
+    "regraft alerts rules regraft/alerts/default_rules.toml tests/regraft/recordings/small.avro",
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -38,3 +48,18 @@ def _unexplained(path: str, model: SettingsModel) -> Iterator[str]:
             yield from _unexplained(f"{path}.{name}", value)
         elif not (field.description or "").strip():
             yield f"{path}.{name}"
+
+
+def test_each_variable_is_listed() -> None:
+    """Those whose names the settings know."""
+    assert {*SHORT_NAMES, *OTHER_NAMES} <= VARIABLES.keys()
+
+
+@pytest.mark.parametrize("call", OFFLINE)
+def test_an_example_output_is_that_of_the_command(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the commands that need no server; three dots stand for what is left out."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(ROOT)
+    text = EXAMPLES.read_text(encoding="utf-8").split(f"$ {call}\n")[1].split("\n$ ")[0]
+    printed = [line.rstrip() for line in CliRunner().invoke(app, call.split()[1:]).stdout.splitlines()]
+    assert [line for line in text.splitlines() if line != "..." and line not in printed] == []

@@ -1,6 +1,6 @@
-"""Write docs/reference.md and docs/settings.md from the code: ``python -m tests.house.write_reference``.
+"""Write docs/reference.md, settings.md and wire.md from the code: ``python -m tests.house.write_reference``.
 
-In: the command line, tables of topics and rights, schemas, metrics, kinds of events, verdicts, settings. Out: Markdown.
+In: the command line, the topics, schemas, metrics, kinds of events, verdicts, settings, examples. Out: Markdown.
 A test compares the pages with it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +32,11 @@ from regraft.settings.settings_model import SettingsModel
 
 ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
-MADE = "Made by `python -m tests.house.write_reference`, which a test repeats; do not edit it by hand."
+WORDS_OF_A_NAME = re.compile(r"regraft_[a-z_]+[a-z]")
+WATCHED = ("prometheus_alerts.yml", "grafana_dashboard.json")
+EXAMPLES = ROOT / "tests" / "house" / "example_outputs.txt"
+WIRE_PICTURE = ROOT / "tests" / "house" / "wire_picture.txt"
+MADE = "<!-- Written by `python -m tests.house.write_reference`, which a test repeats; do not edit it by hand. -->"
 
 EVENTS: Mapping[EventKind, str] = {
     EventKind.PLAN_PROPOSED: "a plan waits for approval",
@@ -104,17 +108,36 @@ COMMON = (
     "orders.trusted_keys_file",
     "spark.master",
     "streaming.window_ms",
-    "streaming.grace_ms",
     "controller.planner",
     "controller.shadow_planners",
     "controller.dry_run",
     "controller.act_on_deaths",
     "controller.degree_max",
     "controller.decision.changes_per_plan_max",
-    "controller.sampling.share_min",
     "alerts.targets",
     "dashboard.secret_file",
 )
+SETTINGS_HEAD = ("setting", "default", "meaning")
+# How the tables follow each other: what operators set before what researchers do.
+SECTIONS = (
+    *("run", "kafka", "redis", "orders", "node", "connectors", "streaming", "spark", "controller", "planners"),
+    *("alerts", "dashboard", "demo", "emulator"),
+)
+VARIABLES: Mapping[str, str] = {
+    "REGRAFT_SECTION__NAME": "any setting; two underscores stand for each dot, lists are JSON",
+    "REGRAFT_SETTINGS": "the settings file that every command reads",
+    "REGRAFT_KAFKA_BOOTSTRAP": "short for `kafka.bootstrap`",
+    "REGRAFT_KAFKA_NAMESPACE": "short for `kafka.namespace`",
+    "REGRAFT_REDIS_URL": "short for `redis.url`",
+    "REGRAFT_CACHE": "directory of jars and archives; by default `.cache` of the checkout, else the user's cache",
+    "REGRAFT_IVY_SETTINGS": "Ivy's settings file, to fetch jars from a mirror",
+    "REGRAFT_SCHEMA_REGISTRY_URL": "a Confluent-compatible schema registry to use",
+    "REGRAFT_SCHEMA_REGISTRY_USERNAME": "its user",
+    "REGRAFT_SCHEMA_REGISTRY_PASSWORD_FILE": "the file with its password",
+    "REGRAFT_SCHEMA_REGISTRY_PASSWORD_VARIABLE": "the variable with its password",
+    "JAVA_HOME": "the Java to use; otherwise the one on `PATH`",
+    "SPARK_CONF_DIR": "directory of `spark-defaults.conf`",
+}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -124,42 +147,31 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def commands() -> list[str]:
-    """Return all commands by panel, each with the first sentence of its help."""
+    """Return all commands, a table for each panel, with the first sentence of their help; groups by their commands."""
     group: Any = get_command(app)
-    rows = []
+    lines = []
     for panel, named in GROUPS.items():
+        rows = []
         for name, found in named.items():
             command = group.commands[name]
-            rows.append((panel, f"`regraft {name}`", _first_sentence(command.help)))
-            rows += [("", f"`regraft {name} {what}`", text) for what, text in _items(command.help)]
             if isinstance(found, typer.Typer):
-                rows += [
-                    ("", f"`regraft {name} {each}`", _first_sentence(below.help))
-                    for each, below in command.commands.items()
-                ]
-            panel = ""
-    return table(("", "command", "what it does"), rows)
+                below = command.commands.items()
+                rows += [(f"`regraft {name} {each}`", _first_sentence(one.help)) for each, one in below]
+                continue
+            items = [(f"`regraft {name} {what}`", text) for what, text in _items(command.help)]
+            rows += items or [(f"`regraft {name}`", _first_sentence(command.help))]
+        lines += [f"**{panel}**", "", *table(("command", "what it does"), rows), ""]
+    return lines[:-1]
 
 
 def topics() -> list[str]:
-    """Return the table of topics, with their writers and readers."""
-    rows = (
-        (
-            f"`{each.suffix}`",
-            f"`{each.record}`",
-            each.key,
-            str(each.partitions),
-            _kept(each),
-            ", ".join(each.writers),
-            ", ".join(each.readers),
-        )
-        for each in TOPICS
-    )
-    return table(("topic", "record", "key", "partitions", "kept", "written by", "read by"), rows)
+    """Return the table of topics."""
+    rows = ((f"`{each.suffix}`", f"`{each.record}`", each.key, str(each.partitions), _kept(each)) for each in TOPICS)
+    return table(("topic", "record", "key", "partitions", "kept"), rows)
 
 
 def records() -> list[str]:
-    """Return the newest version of each record, with its id, its purpose and its fields."""
+    """Return the newest version of each record, with its id and its purpose."""
     purposes = {record.__name__: _first_sentence(record.__doc__) for record in SHOWN_TYPES.values()}
     newest: dict[str, tuple[int, str]] = {}
     for number, stem in SCHEMAS.items():
@@ -167,10 +179,9 @@ def records() -> list[str]:
     rows = []
     for number, stem in newest.values():
         schema = json.loads((AVSC_DIRECTORY / f"{stem}.avsc").read_text(encoding="utf-8"))
-        fields = ", ".join(f"`{field['name']}`" for field in schema["fields"])
         purpose = purposes[schema["name"]].replace("``", "`")
-        rows.append((f"[`{stem}`](../schemas/avsc/{stem}.avsc)", str(number), purpose, fields))
-    return table(("schema", "id", "what it is", "fields"), rows)
+        rows.append((str(number), f"[`{stem}`](../schemas/avsc/{stem}.avsc)", purpose))
+    return table(("id", "schema, with all fields", "what it is"), rows)
 
 
 def layout(module: ModuleType) -> list[str]:
@@ -182,45 +193,47 @@ def layout(module: ModuleType) -> list[str]:
 
 
 def metrics() -> list[str]:
-    """Return the metrics of all stages."""
-    rows = (
-        (f"`{each.name}`", each.type, ", ".join(each.labels), each.help)
-        for described in described_metrics().values()
-        for each in described
-    )
-    return table(("metric", "type", "labels", "meaning"), rows)
+    """Return the metrics that the rules for Prometheus and the dashboard for Grafana use."""
+    texts = (ROOT / "infra" / name for name in WATCHED)
+    used = {name for text in texts for name in WORDS_OF_A_NAME.findall(text.read_text(encoding="utf-8"))}
+    known = [each for described in described_metrics().values() for each in described]
+    rows = [(f"`{each.name}`", each.help) for each in known if each.name in {*used, *map(_base, used)}]
+    return table(("metric", "meaning"), rows)
 
 
 def reference() -> str:
     """Return docs/reference.md."""
     parts = [
-        ["# Reference", "", f"Commands, exit codes, topics, records, metrics, events and verdicts. {MADE}"],
-        ["All settings are in [settings](settings.md), rights in Kafka in [security](security.md)."],
+        ["# Reference", "", MADE],
+        ["[Settings](settings.md) and [the wire format](wire.md) have their own pages."],
         ["## Commands", "", "`--help` of each shows its options and examples.", "", *commands()],
         [
-            "## Exit codes",
+            "### Example outputs",
             "",
-            "The same for all commands and stages.",
+            "Of a run with eight emulated brokers; `...` stands for what is left out. Commands about the",
+            "inventory: [inventory](inventory.md#make-one).",
             "",
-            *table(("code", "meaning"), ((f"`{code}`", text) for code, text in MEANINGS.items())),
+            "```text",
+            EXAMPLES.read_text(encoding="utf-8").rstrip(),
+            "```",
         ],
+        ["## Exit codes", "", *table(("code", "meaning"), ((f"`{code}`", text) for code, text in MEANINGS.items()))],
         [
             "## Kafka topics",
             "",
-            "Names begin with the namespace, `regraft.` by default. `regraft topics --acls` lists the rights by role.",
+            "Names begin with the namespace, `regraft.` by default. Who writes and reads them:",
+            "[rights](security.md#rights-in-kafka).",
             "",
             *topics(),
         ],
         [
-            "## Records",
+            "## Metrics",
             "",
-            "Avro with Confluent's header of five bytes (0, then the id below). Versions since 0.2.0 are read, too.",
+            "Each stage serves them at `/metrics`; `regraft list metrics` prints all, with types and labels. Those in",
+            "`infra/prometheus_alerts.yml` and `infra/grafana_dashboard.json`:",
             "",
-            *records(),
+            *metrics(),
         ],
-        ["### Packed telemetry", "", *layout(packed_cells)],
-        ["### Packed deliveries", "", *layout(packed_deliveries)],
-        ["## Metrics", "", "Served at `/metrics` of each stage, with `process_...` on top.", "", *metrics()],
         ["## Events", "", *table(("kind", "what happened"), ((f"`{kind}`", text) for kind, text in EVENTS.items()))],
         [
             "## Verdicts",
@@ -230,49 +243,83 @@ def reference() -> str:
             *table(("verdict", "why"), ((f"`{verdict}`", text) for verdict, text in VERDICTS.items())),
         ],
     ]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    return _page(parts)
+
+
+def wire() -> str:
+    """Return docs/wire.md."""
+    before, after = WIRE_PICTURE.read_text(encoding="utf-8").split("<!-- records -->")
+    parts = [
+        [before.replace("<!-- made -->", MADE).strip()],
+        records(),
+        ["## Packed telemetry", "", *layout(packed_cells)],
+        ["## Packed deliveries", "", *layout(packed_deliveries)],
+        [after.strip()],
+    ]
+    return _page(parts)
 
 
 def settings() -> str:
-    """Return docs/settings.md."""
+    """Return docs/settings.md: the common settings first, then all others; those of one name and text in one row."""
+    models = {**section_models(), **named_models()}
+    rows = {name: row for path, model in models.items() for name, row in _rows(path, model())}
+    common = [_row([name, *_alike(name, rows)], rows) for name in COMMON]
+    shown = {each for name in COMMON for each in (name, *_alike(name, rows))}
     parts = [
-        ["# Settings", "", f"Every setting with its default. {MADE}"],
+        ["# Settings", "", MADE],
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
             "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. The word `none` means: no value.",
             "`regraft settings --example` prints all of them as a file; `regraft init` writes a short one.",
         ],
+        ["## Common", "", *table(SETTINGS_HEAD, common)],
+        [
+            "## Variables of the environment",
+            "",
+            *table(("variable", "meaning"), ((f"`{name}`", text) for name, text in VARIABLES.items())),
+        ],
     ]
-    models = {**section_models(), **named_models()}
-    parts += _common(models)
-    for name, model in models.items():
-        parts += _section(name, model())
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    for section in SECTIONS:
+        own = []
+        for name in rows:
+            if name.split(".")[0] == section and name not in shown:
+                own.append(_row([name, *_alike(name, rows)], rows))
+                shown |= {name, *_alike(name, rows)}
+        if own:
+            parts.append([f"## {section}", "", *table(SETTINGS_HEAD, own)])
+    if left := rows.keys() - shown:
+        raise ValueError(f"SECTIONS lacks the tables of {', '.join(sorted(left))}")
+    return _page(parts)
 
 
-def _common(models: Mapping[str, type[SettingsModel]]) -> list[list[str]]:
-    """Return the table of the settings that most operators give."""
-    rows = []
-    for full_name in COMMON:
-        section, *path = full_name.split(".")
-        model: SettingsModel = models[section]()
-        for part in path[:-1]:
-            model = getattr(model, part)
-        field = type(model).model_fields[path[-1]]
-        rows.append((f"`{full_name}`", f"`{toml_text(getattr(model, path[-1]))}`", field.description or ""))
-    return [["## Common", "", "What most operators set.", "", *table(("setting", "default", "meaning"), rows)]]
-
-
-def _section(path: str, model: SettingsModel) -> list[list[str]]:
-    rows, nested = [], []
+def _rows(path: str, model: SettingsModel) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the full name of each setting below a table, with its default and its text."""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, SettingsModel):
-            nested += _section(f"{path}.{name}", value)
-            continue
-        rows.append((f"`{name}`", f"`{toml_text(value)}`", field.description or ""))
-    own = [[f"## {path}", "", *table(("setting", "default", "meaning"), rows)]] if rows else []
-    return own + nested
+            yield from _rows(f"{path}.{name}", value)
+        else:
+            yield f"{path}.{name}", (toml_text(value), field.description or "")
+
+
+def _alike(name: str, rows: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Return the other settings with the same last name, default and text."""
+    last = name.rsplit(".", 1)[1]
+    return [each for each in rows if each != name and each.endswith(f".{last}") and rows[each] == rows[name]]
+
+
+def _row(names: Sequence[str], rows: Mapping[str, tuple[str, str]]) -> tuple[str, str, str]:
+    default, text = rows[names[0]]
+    return ", ".join(f"`{name}`" for name in names), f"`{default}`", text
+
+
+def _page(parts: Iterable[Iterable[str]]) -> str:
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _base(name: str) -> str:
+    """Return the metric to which a series of a histogram belongs."""
+    return re.sub(r"_(bucket|sum|count)$", "", name)
 
 
 def _first_sentence(text: str | None) -> str:
@@ -290,11 +337,15 @@ def _kept(topic: Topic) -> str:
     return "newest of a key" if topic.retention_ms is None else f"{topic.retention_ms // HOUR_MS} h"
 
 
-PAGES = {ROOT / "docs" / "reference.md": reference, ROOT / "docs" / "settings.md": settings}
+PAGES = {
+    ROOT / "docs" / "reference.md": reference,
+    ROOT / "docs" / "settings.md": settings,
+    ROOT / "docs" / "wire.md": wire,
+}
 
 
 def main() -> int:
-    """Write both pages."""
+    """Write all pages."""
     for page, write in PAGES.items():
         page.write_text(write(), encoding="utf-8")
     return 0
