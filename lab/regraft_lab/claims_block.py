@@ -1,23 +1,22 @@
-"""Tabulate claims with their verdicts, and put such tables between the markers of a README.
-
-A README has what a reader needs to judge a claim; `claims.md` has all figures.
-"""
+"""Tabulate claims with their verdicts: a summary between the markers of a README, the evidence in `claims.md`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regraft.api.programs import Figure
 from regraft.api.records import replace_file
-from regraft_lab.claim_evidence import Claim, Measured
+from regraft_lab.claim_evidence import Claim, Measured, Verdict
 
 END = "<!-- claims: end -->"
 EXIT_CALL = 2
+HOLDS = (Verdict.REPRODUCED, Verdict.EXCEEDED)
 EVIDENCE_CHARS_MAX = 120
 
 Document = Callable[[dict[str, Any], Sequence[Figure]], str]
@@ -28,14 +27,38 @@ def begin_marker(program: str) -> str:
     return f"<!-- claims: begin, made by {program} -->"
 
 
-def claim_rows(claims: Sequence[Claim], measured: Measured, *, is_short: bool = False) -> list[str]:
-    """Return a table with a row for each claim; ``is_short`` cuts long evidence, as for a README."""
+def claim_rows(claims: Sequence[Claim], measured: Measured) -> list[str]:
+    """Return a table with a row for each claim."""
     lines = ["| where | claim | judged by | verdict | figures |", "|---|---|---|---|---|"]
     for claim in claims:
         judgement = claim.judged(measured)
-        evidence = shorten(judgement.evidence) if is_short else judgement.evidence
-        lines.append(f"| {claim.place} | {claim.text} | {claim.test} | **{judgement.verdict}** | {evidence} |")
+        lines.append(
+            f"| {claim.place} | {claim.text} | {claim.test} | **{judgement.verdict}** | {judgement.evidence} |"
+        )
     return lines
+
+
+def summary_rows(claims: Mapping[str, Sequence[Claim]], measured: Measured) -> list[str]:
+    """Return how often each verdict was reached, by the source of the claims, and a row for each that does not hold."""
+    lines, rows = [], []
+    for source, some in claims.items():
+        judged = [(claim, claim.judged(measured)) for claim in some]
+        counts = Counter(judgement.verdict for _, judgement in judged)
+        texts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+        lines.append(f"{source}: {texts}.")
+        rows += [
+            f"| {claim.text} ({_read(claim)}) | {judgement.verdict} | {shorten(judgement.evidence)} |"
+            for claim, judgement in judged
+            if judgement.verdict not in HOLDS
+        ]
+    table = ["", "| does not hold, or not in every reading | verdict | figures |", "|---|---|---|", *rows]
+    return [*lines, *(table if rows else [])]
+
+
+def _read(claim: Claim) -> str:
+    """Return where the claim is, and in which reading, if it has several."""
+    reading = claim.test.split(";")[0]
+    return f"{claim.place}, {reading}" if reading.startswith("reading: ") else claim.place
 
 
 def shorten(evidence: str) -> str:
@@ -80,11 +103,13 @@ def put_claims(
     """Print the tables of a file of figures, or replace those in a README; exit with 2 if a file is unusable.
 
     ``program`` is the name of this program, ``command`` the command that writes the figures. ``document_of`` returns
-    the tables to print, ``readme_of`` those for the README.
+    all tables, to print or for claims.md beside the README, ``readme_of`` those for the README.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=put_claims.__doc__)
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help=f"figures of `{command}`")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="file whose marked block is replaced")
+    parser.add_argument(
+        "--readme", type=Path, metavar="FILE", help="replaces its marked block, and claims.md beside it"
+    )
     given = parser.parse_args(arguments)
     try:
         document = (readme_of if given.readme else document_of)(*read_figures(given.json))
@@ -97,6 +122,8 @@ def put_claims(
     try:
         text = given.readme.read_text(encoding="utf-8")
         replace_file(given.readme, with_block(text, document, begin_marker(program)))
+        evidence = document_of(*read_figures(given.json))
+        replace_file(given.readme.with_name("claims.md"), f"# Claims, verdicts and evidence\n\n{evidence}")
     except (OSError, ValueError) as error:
         sys.stderr.write(f"could not write the tables to {given.readme}: {error}\n")
         return EXIT_CALL

@@ -13,7 +13,7 @@ from typing import Any
 
 from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured, Value
-from regraft_lab.claims_block import claim_rows, put_claims
+from regraft_lab.claims_block import claim_rows, put_claims, summary_rows
 from regraft_lab.dynatops.count_protocol import STEPS
 from regraft_lab.dynatops.dynatops_claims import PAPER_CLAIMS
 from regraft_lab.dynatops.judge_dynatops_ours import OUR_CLAIMS
@@ -57,7 +57,14 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
     measured = Measured(figures)
     return "\n".join(
         [
-            *_claims(run, measured),
+            *_head(run),
+            "### Claims of the paper",
+            "",
+            *claim_rows(PAPER_CLAIMS, measured),
+            "",
+            "### Claims of ours",
+            "",
+            *claim_rows(OUR_CLAIMS, measured),
             *_poisson_table(measured),
             *_rates_table(measured),
             *_events_table(measured),
@@ -71,26 +78,19 @@ def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
 
 
 def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the claims with the beginning of long evidence, and the main results."""
+    """Return the summary of the claims, and the results in the Poisson model."""
     measured = Measured(figures)
-    tables = [*_poisson_table(measured), *_clusters_table(measured), *_location_table(measured)]
-    return "\n".join([*_claims(run, measured, is_short=True), *tables, ""])
+    summary = summary_rows({"Claims of the paper": PAPER_CLAIMS, "Ours": OUR_CLAIMS}, measured)
+    return "\n".join([*_head(run), *summary, *_poisson_table(measured), *_clusters_table(measured), ""])
 
 
-def _claims(run: dict[str, Any], measured: Measured, *, is_short: bool = False) -> list[str]:
+def _head(run: dict[str, Any]) -> list[str]:
     settings = run["settings"]
     draws = ", ".join(f"{kind} {count}" for kind, count in settings["draws"].items())
     return [
         f"Run: size {settings['size']}, seed {run['seed']}, commit {run['commit'][:12]}, check-ins: "
         f"{settings['data']}. Draws: {draws}.",
         "",
-        "### Claims of the paper",
-        "",
-        *claim_rows(PAPER_CLAIMS, measured, is_short=is_short),
-        "",
-        "### Claims of ours",
-        "",
-        *claim_rows(OUR_CLAIMS, measured, is_short=is_short),
     ]
 
 

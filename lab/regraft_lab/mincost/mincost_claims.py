@@ -13,7 +13,7 @@ from typing import Any
 
 from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Claim, Interval, Judgement, Measured, Value, undecided, verdict
-from regraft_lab.claims_block import claim_rows, put_claims
+from regraft_lab.claims_block import claim_rows, put_claims, summary_rows
 from regraft_lab.mincost.mincost_tasks import CORE_SCALES, MIGRATED_FROM, OURS, PAPERS, USERS_PER_BROKER
 
 PROGRAM = "regraft_lab.mincost.mincost_claims"
@@ -190,18 +190,18 @@ OUR_CLAIMS = (
 
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
     """Return the tables of claims, of all settings and of users that brokers move, as Markdown."""
-    return "\n".join([*_lines(run, figures), *_migration_rows(figures), ""])
+    claims = claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), Measured(figures))
+    return "\n".join([_head(run), "", *claims, "", *_setting_rows(figures), "", *_migration_rows(figures), ""])
 
 
 def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the tables of claims, with the beginning of long evidence, and of all settings."""
-    return "\n".join(_lines(run, figures, is_short=True))
+    """Return the summary of the claims."""
+    claims = {"Claims of the paper": PAPER_CLAIMS, "Ours": OUR_CLAIMS}
+    return "\n".join([_head(run), "", *summary_rows(claims, Measured(figures)), ""])
 
 
-def _lines(run: dict[str, Any], figures: Sequence[Figure], *, is_short: bool = False) -> list[str]:
-    head = f"Size {run['settings']['size']}, seed {run['seed']}."
-    claims = claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), Measured(figures), is_short=is_short)
-    return [head, "", *claims, "", *_setting_rows(figures), ""]
+def _head(run: dict[str, Any]) -> str:
+    return f"Size {run['settings']['size']}, seed {run['seed']}."
 
 
 def _setting_rows(figures: Sequence[Figure]) -> list[str]:

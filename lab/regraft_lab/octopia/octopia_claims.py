@@ -11,7 +11,7 @@ from typing import Any
 
 from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
-from regraft_lab.claims_block import claim_rows, put_claims
+from regraft_lab.claims_block import claim_rows, put_claims, summary_rows
 from regraft_lab.judge_size import SIZE_TEST, Size, judge_all
 from regraft_lab.octopia.octopia_tasks import BURSTS_PER_MIN, OURS, PACES, PAPERS, RULE_SENDER, RULE_WORKLOAD
 
@@ -267,15 +267,19 @@ OUR_CLAIMS = (
 )  # fmt: skip
 
 
-def claims_document(run: dict[str, Any], figures: Sequence[Figure], *, is_short: bool = False) -> str:
+def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
     """Return the table of claims as Markdown."""
-    head = f"Size {run['settings']['size']}, seed {run['seed']}."
-    return "\n".join([head, "", *claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), Measured(figures), is_short=is_short), ""])
+    return "\n".join([_head(run), "", *claim_rows((*PAPER_CLAIMS, *OUR_CLAIMS), Measured(figures)), ""])
 
 
 def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the table with the beginning of long evidence."""
-    return claims_document(run, figures, is_short=True)
+    """Return the summary of the claims."""
+    claims = {"Claims of the paper": PAPER_CLAIMS, "Ours": OUR_CLAIMS}
+    return "\n".join([_head(run), "", *summary_rows(claims, Measured(figures)), ""])
+
+
+def _head(run: dict[str, Any]) -> str:
+    return f"Size {run['settings']['size']}, seed {run['seed']}."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured, Value
-from regraft_lab.claims_block import claim_rows, put_claims
+from regraft_lab.claims_block import claim_rows, put_claims, summary_rows
 from regraft_lab.pop_grape.judge_joint import OUR_CLAIMS
 from regraft_lab.pop_grape.judge_relocation import NAMES
 from regraft_lab.pop_grape.relocation_claims import PAPER_CLAIMS
@@ -32,20 +32,22 @@ README_X = (1, 2, 8, 32)
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
     """Return the tables as Markdown: the run, the paper's claims, ours, and the cuts by X."""
     measured = Measured(figures)
-    lines = _claims(run, measured)
+    lines = [*_head(run), "### Claims of the paper", "", *claim_rows(PAPER_CLAIMS, measured), ""]
+    lines += ["### Claims of ours", "", *claim_rows(OUR_CLAIMS, measured)]
     for title, where in PLACES:
         lines += _cuts(title, where, measured)
     return "\n".join([*lines, ""])
 
 
 def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the claims with the beginning of long evidence, and some of the cuts on PlanetLab."""
+    """Return the summary of the claims, and some of the cuts on PlanetLab."""
     measured = Measured(figures)
     cuts = _cuts(*PLACES[0], measured, README_X, ("shared",))
-    return "\n".join([*_claims(run, measured, is_short=True), *cuts, ""])
+    summary = summary_rows({"Claims of the paper": PAPER_CLAIMS, "Ours": OUR_CLAIMS}, measured)
+    return "\n".join([*_head(run), *summary, *cuts, ""])
 
 
-def _claims(run: dict[str, Any], measured: Measured, *, is_short: bool = False) -> list[str]:
+def _head(run: dict[str, Any]) -> list[str]:
     settings = run["settings"]
     draws = ", ".join(
         f"{testbed} {count} with {predicates} predicates"
@@ -56,13 +58,6 @@ def _claims(run: dict[str, Any], measured: Measured, *, is_short: bool = False) 
         f"Run: size {settings['size']}, seed {run['seed']}, commit {run['commit'][:12]}.",
         f"Draws of testbed and workload: {draws}; exact counts {settings['counted_draws']}.",
         "",
-        "### Claims of the paper",
-        "",
-        *claim_rows(PAPER_CLAIMS, measured, is_short=is_short),
-        "",
-        "### Claims of ours",
-        "",
-        *claim_rows(OUR_CLAIMS, measured, is_short=is_short),
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured, Value
-from regraft_lab.claims_block import claim_rows, put_claims
+from regraft_lab.claims_block import claim_rows, put_claims, summary_rows
 from regraft_lab.psoop.claim_words import NAMES
 from regraft_lab.psoop.judge_claims import PAPER_CLAIMS
 from regraft_lab.psoop.judge_ours import NETWORKS, OUR_CLAIMS
@@ -24,35 +24,31 @@ ADAPTED = [planner for planner in NAMES if planner != "random_tree"]  # Costs ar
 
 def claims_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
     """Return the tables as Markdown: the run, the paper's claims, ours, and the costs by network and to the optimum."""
-    return "\n".join([*_lines(run, figures), *_optimum(Measured(figures))])
+    measured = Measured(figures)
+    claims = ["### Claims of the paper", "", *claim_rows(PAPER_CLAIMS, measured), "", "### Claims of ours", ""]
+    claims += claim_rows(OUR_CLAIMS, measured)
+    return "\n".join([*_head(run), *claims, "", *_relative(measured), *_optimum(measured)])
 
 
 def readme_document(run: dict[str, Any], figures: Sequence[Figure]) -> str:
-    """Return the tables without the costs relative to the optimum, with the beginning of long evidence."""
-    return "\n".join(_lines(run, figures, is_short=True))
-
-
-def _lines(run: dict[str, Any], figures: Sequence[Figure], *, is_short: bool = False) -> list[str]:
+    """Return the summary of the claims, and the costs relative to the random tree."""
     measured = Measured(figures)
+    summary = summary_rows({"Claims of the paper": PAPER_CLAIMS, "Ours": OUR_CLAIMS}, measured)
+    return "\n".join([*_head(run), *summary, "", *_relative(measured)])
+
+
+def _head(run: dict[str, Any]) -> list[str]:
     settings = run["settings"]
     networks = ", ".join(f"{name} {count}" for name, count in settings["topologies"].items())
     return [
         f"Run: size {settings['size']}, seed {run['seed']}, commit {run['commit'][:12]}.",
         f"Networks by figure: {networks}.",
         "",
-        "### Claims of the paper",
-        "",
-        *claim_rows(PAPER_CLAIMS, measured, is_short=is_short),
-        "",
-        "### Claims of ours",
-        "",
-        *claim_rows(OUR_CLAIMS, measured, is_short=is_short),
-        "",
-        "### Cost relative to the random tree",
-        "",
-        *_costs(measured),
-        "",
     ]
+
+
+def _relative(measured: Measured) -> list[str]:
+    return ["### Cost relative to the random tree", "", *_costs(measured), ""]
 
 
 def _costs(measured: Measured) -> list[str]:

@@ -224,10 +224,12 @@ def test_the_readme_takes_the_tables_between_its_markers(tmp_path: Path, capsys:
     text = readme.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-    assert "old" not in text
-    assert "| **reproduced** | 54.0 |" in text
+    assert "\nold\n" not in text
+    assert "Claims of the paper: 1 reproduced, " in text
+    claims = (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert "| **reproduced** | 54.0 |" in claims
     assert main(["--json", str(figures)]) == 0
-    assert capsys.readouterr().out.strip() in text
+    assert capsys.readouterr().out.strip() in claims
 
 
 def test_a_wrong_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
