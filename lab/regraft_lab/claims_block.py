@@ -107,9 +107,7 @@ def put_claims(
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=put_claims.__doc__)
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help=f"figures of `{command}`")
-    parser.add_argument(
-        "--readme", type=Path, metavar="FILE", help="replaces its marked block, and claims.md beside it"
-    )
+    parser.add_argument("--readme", type=Path, metavar="FILE", help="replaces its marked block, and that of claims.md")
     given = parser.parse_args(arguments)
     try:
         document = (readme_of if given.readme else document_of)(*read_figures(given.json))
@@ -122,8 +120,9 @@ def put_claims(
     try:
         text = given.readme.read_text(encoding="utf-8")
         replace_file(given.readme, with_block(text, document, begin_marker(program)))
-        evidence = document_of(*read_figures(given.json))
-        replace_file(given.readme.with_name("claims.md"), f"# Claims, verdicts and evidence\n\n{evidence}")
+        claims, begin_line = given.readme.with_name("claims.md"), begin_marker(program)
+        text = claims.read_text(encoding="utf-8") if claims.exists() else f"{begin_line}\n{END}\n"
+        replace_file(claims, with_block(text, document_of(*read_figures(given.json)), begin_line))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"could not write the tables to {given.readme}: {error}\n")
         return EXIT_CALL

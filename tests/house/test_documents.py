@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from regraft.cli import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("*.md", "docs/*.md", "lab/README.md", "lab/regraft_lab/*/README.md")
+PAGES = ("*.md", "docs/*.md", "lab/README.md", "lab/regraft_lab/*/*.md")
 DOCUMENTS = sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
 FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
