@@ -271,8 +271,8 @@ def settings() -> str:
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
             "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. The word `none` means: no value.",
-            "`regraft settings --example` prints all of them as a file, also those of the demo and the emulator, which are",
-            "not listed here; `regraft init` writes a short one.",
+            "`regraft settings --example` prints all of them as a file, also those of the demo and the emulator, which",
+            "are not listed here; `regraft init` writes a short one.",
         ],
         ["## Common", "", *table(SETTINGS_HEAD, common)],
         [
