@@ -12,7 +12,7 @@ Value = str | int | float
 
 
 class Verdict(StrEnum):
-    """What the figures say about a claim; :mod:`experiments.judge_size` has the rule."""
+    """What the figures say about a claim; :mod:`regraft_lab.judge_size` has the rule."""
 
     REPRODUCED = "reproduced"
     EXCEEDED = "exceeded"

@@ -336,7 +336,10 @@ def _items(text: str | None) -> list[tuple[str, str]]:
 
 
 def _kept(topic: Topic) -> str:
-    return "newest of a key" if topic.retention_ms is None else f"{topic.retention_ms // HOUR_MS} h"
+    if topic.retention_ms is None:
+        return "newest of a key"
+    days, hours = divmod(topic.retention_ms // HOUR_MS, 24)
+    return f"{days} days" if days > 1 and not hours else f"{24 * days + hours} h"
 
 
 PAGES = {

@@ -1,8 +1,7 @@
 """Tabulate claims and measures from a file of figures, and put the tables into the README.
 
-``python -m regraft_lab.dynatops.tabulate_dynatops --json FILE [--readme FILE]``. In: figures of `regraft
-reproduce dynatops`. Out: Markdown on standard output, or between the markers of a README. Every number is from the
-figures.
+``python -m regraft_lab.dynatops.tabulate_dynatops --json FILE [--readme FILE]``. In: figures of `regraft-lab dynatops`.
+Out: Markdown on standard output, or between the markers of a README and of claims.md. Every number is from the figures.
 """
 
 from __future__ import annotations
