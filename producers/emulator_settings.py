@@ -190,11 +190,13 @@ class EmulatorSettings:
             if not value.strip():
                 errors.append(f"{name} is empty: name the Kafka servers as host:port and a prefix for the topics")
         if self.link_bytes_per_ms is not None and self.link_bytes_per_ms <= 0:
-            errors.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
+            errors.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: must be above 0, or none for no limit")
         if self.flush_ms > 1_000:
-            errors.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+            errors.append(
+                f"flush_ms is {self.flush_ms:g}: must be at most 1000, because a batch must not span a whole window"
+            )
         if self.detours not in set(Detours):
-            errors.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
+            errors.append(f"detours is {self.detours!r}: must be one of {', '.join(Detours)}")
         errors += sampling_errors(self.sample_counts_s, self.sample_run)
         errors += self._broker_errors() + self._outage_errors()
         errors += port_errors(self.metrics_port)
@@ -203,7 +205,7 @@ class EmulatorSettings:
 
     def _broker_errors(self) -> list[str]:
         if self.brokers not in BROKERS:
-            return [f"brokers is {self.brokers!r}: one of {', '.join(BROKERS)}"]
+            return [f"brokers is {self.brokers!r}: must be one of {', '.join(BROKERS)}"]
         if self.brokers not in REAL_BROKERS:
             return []
         errors, kind = [], f"brokers = {self.brokers}"
@@ -226,7 +228,7 @@ class EmulatorSettings:
             ]
         )
         if not 0 < self.chaos_down_share_max < 1:
-            errors.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: between 0 and 1")
+            errors.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: must be between 0 and 1")
         unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
         if unknown or not self.chaos_kinds:
             errors.append(

@@ -182,7 +182,9 @@ class NodeSettings:
             ]
         )
         if self.flush_ms > 1_000:
-            errors.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+            errors.append(
+                f"flush_ms is {self.flush_ms:g}: must be at most 1000, because a batch must not span a whole window"
+            )
         errors += sampling_errors(self.sample_counts_s, self.sample_run)
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):

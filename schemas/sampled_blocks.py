@@ -112,10 +112,10 @@ def sampling_errors(counts_s: int, run: int) -> list[str]:
     """Return what is wrong with how a sample is taken, one sentence each."""
     errors = []
     if counts_s < 1:
-        errors.append(f"sample_counts_s is {counts_s}: at least 1, deliveries are reported per second")
+        errors.append(f"sample_counts_s is {counts_s}: must be at least 1, because deliveries are reported per second")
     if run not in RUNS:
         errors.append(
-            f"sample_run is {run}: one of {', '.join(map(str, sorted(RUNS)))}, a block of telemetry or a part"
+            f"sample_run is {run}: must be one of {', '.join(map(str, sorted(RUNS)))}, a block of telemetry or a part"
         )
     return errors
 

@@ -58,7 +58,7 @@ def encode_rows(rows: Iterable[StateRow], failed: Counter[str]) -> list[Message]
         try:
             value = encode(row)
             if len(value) > SENT_BYTES_MAX:
-                raise ValueError(f"it has {len(value)} bytes, at most {SENT_BYTES_MAX} are sent")
+                raise ValueError(f"it has {len(value)} bytes, but at most {SENT_BYTES_MAX} are sent")
         except ValueError as error:
             log.error("row_left_out", window_start_ms=row.window_start_ms, kind=row.kind, reason=str(error))
             failed[row.kind] += 1

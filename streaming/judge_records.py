@@ -195,7 +195,8 @@ class RecordJudge:
         ):
             if bound_ms is not None and distance_ms > bound_ms:
                 return (
-                    f"its time is {distance_ms} ms {side} the record's Kafka time, at most {bound_ms} are accepted: "
+                    f"its time is {distance_ms} ms {side} the record's Kafka time, but at most {bound_ms} are "
+                    "accepted: "
                     f"check the clock of broker {batch.broker}"
                 )
         return UNREADABLE

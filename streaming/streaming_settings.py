@@ -230,7 +230,7 @@ class StreamingSettings:
         if self.window_ms < SECOND_MS or self.window_ms % SECOND_MS:
             errors.append(f"window_ms is {self.window_ms}: deliveries are reported per second, use a multiple of 1000")
         errors += [
-            f"{name} is {value}, at least {least} is needed: {advice}"
+            f"{name} is {value}: must be at least {least} ({advice})"
             for name, value, least, advice in (
                 ("grace_ms", self.grace_ms, 0, "it is a duration in ms"),
                 ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
@@ -246,7 +246,7 @@ class StreamingSettings:
             if value < least
         ]
         if self.future_ms_max is not None and self.future_ms_max < 0:
-            errors.append(f"future_ms_max is {self.future_ms_max}: at least 0, it is a distance in ms")
+            errors.append(f"future_ms_max is {self.future_ms_max}: must be at least 0, because it is a distance in ms")
         if self.past_ms_max is not None and self.past_ms_max < self.window_ms:
             errors.append(
                 f"past_ms_max is {self.past_ms_max}, less than a window of {self.window_ms}: good records would be "

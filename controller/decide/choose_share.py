@@ -79,7 +79,7 @@ def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple
     deliveries = statistics.median(load.deliveries for load in last)
     if 0 < settings.deliveries_max < deliveries:
         reason = (
-            f"windows list {deliveries:,.0f} deliveries one by one, at most {settings.deliveries_max:,} are allowed"
+            f"windows list {deliveries:,.0f} deliveries one by one, but at most {settings.deliveries_max:,} are allowed"
         )
         return math.ceil(math.log2(deliveries / settings.deliveries_max)), reason
     delay_ms_max, later_ms = _delay_ms_max(last[-1], settings), last[-1].delay_ms - last[0].delay_ms

@@ -23,7 +23,7 @@ class OrderSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if self.order not in ("gain", "arrival"):
-            errors.append(f"order is {self.order!r}: gain or arrival")
+            errors.append(f"order is {self.order!r}: must be gain or arrival")
         return errors
 
 
@@ -37,7 +37,9 @@ class HorizonSettings(OrderSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if self.horizon_hops < 2:
-            errors.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is already linked")
+            errors.append(
+                f"horizon_hops is {self.horizon_hops}: must be at least 2, because a direct neighbour is already linked"
+            )
         return errors
 
 
@@ -57,11 +59,11 @@ class SessionSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if not 1 <= self.grape_weight <= 100:
-            errors.append(f"grape_weight is {self.grape_weight}: from 1 to 100 percent")
+            errors.append(f"grape_weight is {self.grape_weight}: must be from 1 to 100 percent")
         if self.grape_notifications_min < 1:
             errors.append(
-                f"grape_notifications_min is {self.grape_notifications_min}: at least 1, or nothing is known of a "
-                "publisher"
+                f"grape_notifications_min is {self.grape_notifications_min}: must be at least 1, or nothing is known "
+                "of a publisher"
             )
         return errors
 
@@ -83,9 +85,9 @@ class ReassignmentSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if not 0 < self.ring_free_s < math.inf:
-            errors.append(f"ring_free_s is {self.ring_free_s}: above 0, or no reassignment could ever pay")
+            errors.append(f"ring_free_s is {self.ring_free_s}: must be above 0, or no reassignment could ever pay")
         if not 0 <= self.ring_demand_share_min < math.inf:
-            errors.append(f"ring_demand_share_min is {self.ring_demand_share_min}: at least 0")
+            errors.append(f"ring_demand_share_min is {self.ring_demand_share_min}: must be at least 0")
         return errors
 
 
@@ -105,11 +107,12 @@ class ExchangeSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if self.exchanges_max < 1:
-            errors.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
+            errors.append(f"exchanges_max is {self.exchanges_max}: must be at least 1, or no link is ever exchanged")
         if self.evaluations_max < 2:
             errors.append(
-                f"evaluations_max is {self.evaluations_max}: at least 2, one to find an exchange and one to cost it"
+                f"evaluations_max is {self.evaluations_max}: must be at least 2: one to find an exchange and one to "
+                "cost it"
             )
         if not 0 <= self.gain_share_min < 1:
-            errors.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
+            errors.append(f"gain_share_min is {self.gain_share_min:g}: must be at least 0 and below 1")
         return errors

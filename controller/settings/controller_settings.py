@@ -99,7 +99,7 @@ class LinkSettings:
                 "estimate_unmeasured is true and cost_per_ms 0: estimates need measured costs, set it above 0"
             )
         if self.drift_share_max <= 0:
-            errors.append(f"drift_share_max is {self.drift_share_max}: above 0, no model is exact")
+            errors.append(f"drift_share_max is {self.drift_share_max}: must be above 0, because no model is exact")
         return errors
 
 
@@ -270,7 +270,7 @@ class ControllerSettings:
         errors += self._horizon_errors() + port_errors(self.metrics_port)
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
             errors.append(
-                f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "
+                f"session_ms is {self.session_ms}: must be from {SESSION_MS_MIN}, or any pause looks like a death, "
                 f"to {SESSION_MS_MAX}, since no controller leads for that long"
             )
         if len(self.instance) > NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(self.instance):
@@ -279,7 +279,9 @@ class ControllerSettings:
                 f"{NAME_LENGTH_MAX} characters"
             )
         if not 0 < self.assembly.completeness_share_min <= 1:
-            errors.append(f"completeness_share_min is {self.assembly.completeness_share_min}: above 0, at most 1")
+            errors.append(
+                f"completeness_share_min is {self.assembly.completeness_share_min}: must be above 0 and at most 1"
+            )
         if self.transition.resend_ms >= self.transition.prepare_ms:
             errors.append(
                 f"resend_ms is {self.transition.resend_ms}, prepare_ms {self.transition.prepare_ms}: a command must be "
@@ -294,9 +296,11 @@ class ControllerSettings:
         if self.degree_max is not None and self.degree_max < 2:
             errors.append(f"degree_max is {self.degree_max}: a tree needs at least 2")
         if not 0 <= self.ring_delay_weight < math.inf:
-            errors.append(f"ring_delay_weight is {self.ring_delay_weight}: at least 0")
+            errors.append(f"ring_delay_weight is {self.ring_delay_weight}: must be at least 0")
         if self.user_load_max < 1:
-            errors.append(f"user_load_max is {self.user_load_max}: at least 1, the mean, or no placement could hold it")
+            errors.append(
+                f"user_load_max is {self.user_load_max}: must be at least 1 (the mean), or no placement could hold it"
+            )
         return errors
 
     def _horizon_errors(self) -> list[str]:
@@ -305,14 +309,16 @@ class ControllerSettings:
             errors.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         if not 0 < self.horizon_lifetimes < math.inf:
             errors.append(
-                f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs some traffic to judge by"
+                f"horizon_lifetimes is {self.horizon_lifetimes}: must be above 0, because a decision needs traffic to "
+                "judge by"
             )
         if not 0 <= self.recent_lifetimes < math.inf:
             errors.append(
-                f"recent_lifetimes is {self.recent_lifetimes}: at least 0, which uses the whole horizon at once"
+                f"recent_lifetimes is {self.recent_lifetimes}: must be at least 0; 0 uses the whole horizon at once"
             )
         if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:
             errors.append(
-                f"subscription_lifetime_s is {self.subscription_lifetime_s}: above 0, or none to have it measured"
+                f"subscription_lifetime_s is {self.subscription_lifetime_s}: must be above 0, or none to have it "
+                "measured"
             )
         return errors

@@ -97,17 +97,21 @@ class DecisionSettings:
         errors = values_below(self, least)
         for name in ("pay_back_s", "pay_back_lifetimes"):
             if getattr(self, name) <= 0:
-                errors.append(f"{name} is {getattr(self, name)}: above 0, a change needs time to pay for itself")
+                errors.append(
+                    f"{name} is {getattr(self, name)}: must be above 0, because a change needs time to pay for itself"
+                )
         for name in ("gain_share_min", "change_share_min"):
             if getattr(self, name) >= 1:
-                errors.append(f"{name} is {getattr(self, name)}: below 1, no change saves the whole cost")
+                errors.append(
+                    f"{name} is {getattr(self, name)}: must be below 1, because no change saves the whole cost"
+                )
         return errors
 
 
 def values_below(settings: object, least: dict[str, int]) -> list[str]:
     """Return a sentence for each named setting whose value is below its minimum."""
     return [
-        f"{name} is {getattr(settings, name)}: at least {limit}"
+        f"{name} is {getattr(settings, name)}: must be at least {limit}"
         for name, limit in least.items()
         if getattr(settings, name) < limit
     ]

@@ -65,7 +65,7 @@ class MemberSettings:
         errors = values_below(self, least)
         if not 0 < self.deaths_share_max <= 1:
             errors.append(
-                f"deaths_share_max is {self.deaths_share_max}: above 0, or no broker could be declared dead, "
+                f"deaths_share_max is {self.deaths_share_max}: must be above 0, or no broker could be declared dead, "
                 "and at most 1"
             )
         return errors

@@ -43,7 +43,8 @@ class SamplingSettings:
             errors.append(f"share_min {error}")
         if not 0 < self.delay_windows_max < math.inf:
             errors.append(
-                f"delay_windows_max is {self.delay_windows_max}: above 0, windows cannot come before their end"
+                f"delay_windows_max is {self.delay_windows_max}: must be above 0, because windows cannot arrive "
+                "before they end"
             )
         if self.share_min == 1.0:
             errors += [

@@ -185,7 +185,7 @@ class KafkaAccess:
         return {"kafka.bootstrap.servers": self.bootstrap, **self.security.spark_options()}
 
 
-_LISTED = f"take one of {', '.join(MECHANISMS)}"
+_LISTED = f"use one of {', '.join(MECHANISMS)}"
 
 
 def address_errors(bootstrap: str) -> list[str]:

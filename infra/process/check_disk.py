@@ -26,7 +26,7 @@ def check_disk(directory: Path, free_mb_min: int = FREE_MB_MIN) -> None:
     found_mb = free_mb(directory)
     if found_mb < free_mb_min:
         raise DiskFullError(
-            f"Only {found_mb} MB are free for {directory}, at least {free_mb_min} MB are needed: "
+            f"Only {found_mb} MB are free for {directory}, but at least {free_mb_min} MB are needed: "
             "free some space, or choose a directory on another disk."
         )
 

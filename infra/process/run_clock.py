@@ -28,7 +28,9 @@ class RunClock:
         """Return what is wrong, one sentence each."""
         errors = []
         if not 0 < self.speed <= SPEED_MAX:
-            errors.append(f"clock_speed is {self.speed:g}: above 0 and at most {SPEED_MAX:g}; 1 is the wall clock")
+            errors.append(
+                f"clock_speed is {self.speed:g}: must be above 0 and at most {SPEED_MAX:g}; 1 is the wall clock"
+            )
         elif not math.isclose(self.speed, 1.0) and self.origin_ms <= 0:
             errors.append(
                 f"clock_speed is {self.speed:g} without clock_origin_ms: give all processes of the run the same wall "

@@ -128,7 +128,7 @@ def port_errors(port: int | None, host: str = LOOPBACK) -> list[str]:
         return [f"metrics_host is {host} without metrics_port, so nothing is served: give a port, or leave it out"]
     if port is None or 0 < port <= PORT_MAX:
         return []
-    return [f"metrics_port is {port}: from 1 to {PORT_MAX}, or none to open no port"]
+    return [f"metrics_port is {port}: must be from 1 to {PORT_MAX}, or none to open no port"]
 
 
 class _BoundedServer(socketserver.ThreadingMixIn, WSGIServer):

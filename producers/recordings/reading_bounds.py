@@ -38,11 +38,13 @@ class ReadingBounds:
         errors = []
         if self.block_mb_max < BLOCK_MB_MIN:
             errors.append(
-                f"block_mb_max is {self.block_mb_max}: at least {BLOCK_MB_MIN}, or blocks of a recorder are left out"
+                f"block_mb_max is {self.block_mb_max}: must be at least {BLOCK_MB_MIN}, or blocks of a recorder are "
+                "left out"
             )
         if self.overlap_mb_max < self.block_mb_max:
             errors.append(
-                f"overlap_mb_max is {self.overlap_mb_max}: at least block_mb_max ({self.block_mb_max}), or one block "
+                f"overlap_mb_max is {self.overlap_mb_max}: must be at least block_mb_max ({self.block_mb_max}), or "
+                "one block "
                 "alone is too much"
             )
         return errors

@@ -68,7 +68,7 @@ class RecordingLimits:
     def errors(self) -> list[str]:
         """Return what is wrong, one sentence each."""
         errors = [
-            f"{name.name} is {getattr(self, name.name):g}: above 0, each file must hold something"
+            f"{name.name} is {getattr(self, name.name):g}: must be above 0, because no file may be empty"
             for name in fields(self)[:2]
             if not getattr(self, name.name) > 0
         ]

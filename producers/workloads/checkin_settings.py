@@ -38,29 +38,33 @@ class CheckinSettings:
     def errors(self) -> list[str]:
         """Return each error as one sentence with the value, the limit and what to do; empty if there is none."""
         errors = [
-            f"{name} is {value}: from 1 to {CELLS_PER_SIDE_MAX}, since a topic names row and column with two digits"
+            f"{name} is {value}: must be from 1 to {CELLS_PER_SIDE_MAX}, because a topic gives row and column as two "
+            "digits"
             for name, value in (("grid_rows", self.grid_rows), ("grid_columns", self.grid_columns))
             if not 1 <= value <= CELLS_PER_SIDE_MAX
         ]
         if not 1 <= self.user_count <= USERS_SHIPPED:
             errors.append(
-                f"user_count is {self.user_count}: from 1 to {USERS_SHIPPED}, the users whose check-ins are shipped"
+                f"user_count is {self.user_count}: must be from 1 to {USERS_SHIPPED}, the number of users whose "
+                "check-ins are shipped"
             )
         elif not 0 <= self.friend_count < self.user_count:
             errors.append(
-                f"friend_count is {self.friend_count}: from 0 to {self.user_count - 1}, since user_count is "
+                f"friend_count is {self.friend_count}: must be from 0 to {self.user_count - 1}, since user_count is "
                 f"{self.user_count} and no user is a friend twice, or their own"
             )
         if not 0 < self.days_per_s <= DAYS_SHIPPED:
-            errors.append(f"days_per_s is {self.days_per_s:g}: above 0 and at most {DAYS_SHIPPED}, the days shipped")
+            errors.append(
+                f"days_per_s is {self.days_per_s:g}: must be above 0 and at most {DAYS_SHIPPED}, the number of days "
+                "shipped"
+            )
         if not 0 < self.notifications_per_s <= 10_000:
             errors.append(
-                f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 10000 for all feeds together"
+                f"notifications_per_s is {self.notifications_per_s:g}: must be above 0 and at most 10000 for all "
+                "feeds together"
             )
         if self.linger_days is not None and not self.linger_days > 0:
-            errors.append(f"linger_days is {self.linger_days:g}: above 0, or none for users who never leave")
+            errors.append(f"linger_days is {self.linger_days:g}: must be above 0, or none for users who never leave")
         if not self.connect_spread_s >= 0:
-            errors.append(
-                f"connect_spread_s is {self.connect_spread_s:g}, at least 0 is needed: 0 connects all at once"
-            )
+            errors.append(f"connect_spread_s is {self.connect_spread_s:g}: must be at least 0; 0 connects all at once")
         return errors

@@ -111,11 +111,13 @@ class WorkloadSettings:
         )
         if not 1 <= self.publisher_count <= SYMBOLS_SHIPPED:
             errors.append(
-                f"publisher_count is {self.publisher_count}: from 1 to {SYMBOLS_SHIPPED}, the symbols that are shipped"
+                f"publisher_count is {self.publisher_count}: must be from 1 to {SYMBOLS_SHIPPED}, the number of "
+                "symbols shipped"
             )
         if not 0 < self.notifications_per_s <= 1_000:
             errors.append(
-                f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
+                f"notifications_per_s is {self.notifications_per_s:g}: must be above 0 and at most 1000 for each "
+                "publisher"
             )
         return errors + text_errors(self, WORKLOAD_TEXTS) + self._regime_errors() + self._burst_errors()
 
@@ -123,35 +125,41 @@ class WorkloadSettings:
         errors = []
         if self.publisher_broker_count is not None and self.publisher_broker_count < 1:
             errors.append(
-                f"publisher_broker_count is {self.publisher_broker_count}: at least 1, or none for all brokers"
+                f"publisher_broker_count is {self.publisher_broker_count}: must be at least 1, or none for all brokers"
             )
         if self.burst_s_last is not None and (self.burst_s_last < 0.1 or self.burst_count is None):
             errors.append(
-                f"burst_s_last is {self.burst_s_last:g}: at least 0.1, and it needs burst_count, which ends the bursts"
+                f"burst_s_last is {self.burst_s_last:g}: must be at least 0.1, and it needs burst_count, which ends "
+                "the bursts"
             )
         if self.burst_count is not None and self.burst_count < 1:
-            errors.append(f"burst_count is {self.burst_count}: at least 1, or none for bursts without end")
+            errors.append(f"burst_count is {self.burst_count}: must be at least 1, or none for bursts without end")
         if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
             errors.append(
-                f"burst_every_s is {self.burst_every_s:g}: above burst_s, {self.burst_s:g}, or none for no bursts"
+                f"burst_every_s is {self.burst_every_s:g}: must be above burst_s ({self.burst_s:g}), or none for no "
+                "bursts"
             )
         return errors
 
     def _regime_errors(self) -> list[str]:
         errors = []
         if self.regime_change_s is not None and self.regime_change_s <= 0:
-            errors.append(f"regime_change_s is {self.regime_change_s:g}: above 0, or none for no regime change")
+            errors.append(f"regime_change_s is {self.regime_change_s:g}: must be above 0, or none for no regime change")
         if self.regime_change_kind not in set(RegimeChange):
-            errors.append(f"regime_change_kind is {self.regime_change_kind!r}: one of {', '.join(RegimeChange)}")
+            errors.append(
+                f"regime_change_kind is {self.regime_change_kind!r}: must be one of {', '.join(RegimeChange)}"
+            )
         every_s, for_s = self.regime_change_every_s, self.regime_change_for_s
         if every_s is not None and every_s <= self.regime_change_spread_s:
             errors.append(
-                f"regime_change_every_s is {every_s:g}: above regime_change_spread_s, {self.regime_change_spread_s:g}, "
+                f"regime_change_every_s is {every_s:g}: must be above regime_change_spread_s "
+                f"({self.regime_change_spread_s:g}), "
                 "so that one shift is over before the next, or none for one shift at most"
             )
         if every_s is not None and self.regime_change_kind == RegimeChange.CROWD and every_s <= for_s:
             errors.append(
-                f"regime_change_every_s is {every_s:g}: above regime_change_for_s, {for_s:g}, so that one crowd "
+                f"regime_change_every_s is {every_s:g}: must be above regime_change_for_s ({for_s:g}), so that one "
+                "crowd "
                 "has gone before the next comes, or none for one crowd at most"
             )
         return errors
@@ -160,7 +168,7 @@ class WorkloadSettings:
 def too_small(checks: Iterable[tuple[str, float, float, str]]) -> list[str]:
     """Return a sentence for each (name, value, minimum, reason) whose value is below the minimum."""
     return [
-        f"{name} is {value:g}, at least {least:g} is needed: {reason}"
+        f"{name} is {value:g}: must be at least {least:g} ({reason})"
         for name, value, least, reason in checks
         if not value >= least
     ]

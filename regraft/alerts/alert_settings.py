@@ -122,15 +122,15 @@ class AlertSettings:
             "window_ms": 1,
         }  # fmt: skip
         errors = [
-            f"{name} is {getattr(self, name)}: at least {limit}"
+            f"{name} is {getattr(self, name)}: must be at least {limit}"
             for name, limit in least.items()
             if getattr(self, name) < limit
         ]
         for name in ("timeout_s", "backoff_s"):
             if getattr(self, name) <= 0:
-                errors.append(f"{name} is {getattr(self, name):g}: above 0")
+                errors.append(f"{name} is {getattr(self, name):g}: must be above 0")
         if self.backoff_s_max < self.backoff_s:
-            errors.append(f"backoff_s_max is {self.backoff_s_max:g}: at least backoff_s, {self.backoff_s:g}")
+            errors.append(f"backoff_s_max is {self.backoff_s_max:g}: must be at least backoff_s ({self.backoff_s:g})")
         if self.quiet_hours is not None:
             try:
                 parse_quiet_hours(self.quiet_span)
@@ -138,7 +138,10 @@ class AlertSettings:
                 errors.append(f"quiet_hours {error}")
             severity = self.quiet_hours.partition(BELOW)[2].strip()
             if BELOW in self.quiet_hours and severity not in set(Severity):
-                errors.append(f"quiet_hours is {self.quiet_hours!r}: below one of {', '.join(Severity)}")
+                errors.append(
+                    f"quiet_hours is {self.quiet_hours!r}: the severity after 'below' must be one of "
+                    f"{', '.join(Severity)}"
+                )
         names = self.target_names
         twice = sorted({name for name in names if names.count(name) > 1})
         errors += [f"{name} is named twice in targets or webhooks" for name in twice]

@@ -115,7 +115,7 @@ class AlertStore:
             try:
                 value = encode(record)
                 if len(value) > SENT_BYTES_MAX:
-                    raise ValueError(f"it has {len(value)} bytes, at most {SENT_BYTES_MAX} are sent")
+                    raise ValueError(f"it has {len(value)} bytes, but at most {SENT_BYTES_MAX} are sent")
             except ValueError as refusal:
                 self.unstorable += 1
                 log.error("record_not_stored", topic=topic, key=key[:KEY_CHARACTERS_MAX], reason=str(refusal))

@@ -37,14 +37,16 @@ def template_error(template: str) -> str:
 def at_least_one(rule: object, *names: str) -> list[str]:
     """Return a sentence for each of these parameters that is below 1, or so large that nothing could reach it."""
     values = {name: getattr(rule, name) for name in names}
-    errors = [f"{name} is {value}: at least 1" for name, value in values.items() if value < 1]
-    return errors + [f"{name} is {value}: at most {COUNT_MAX}" for name, value in values.items() if value > COUNT_MAX]
+    errors = [f"{name} is {value}: must be at least 1" for name, value in values.items() if value < 1]
+    return errors + [
+        f"{name} is {value}: must be at most {COUNT_MAX}" for name, value in values.items() if value > COUNT_MAX
+    ]
 
 
 def above_0(rule: object, *names: str) -> list[str]:
     """Return a sentence for each of these parameters that is not a finite number above 0."""
     values = {name: getattr(rule, name) for name in names}
-    return [f"{name} is {value:g}: above 0" for name, value in values.items() if not 0 < value < math.inf]
+    return [f"{name} is {value:g}: must be above 0" for name, value in values.items() if not 0 < value < math.inf]
 
 
 def finite(rule: object, *names: str) -> list[str]:

@@ -82,7 +82,7 @@ def parse_rules(text: str, source: str = "the text") -> RuleBook:
     if not tables:
         errors.append("there are no rules: start each one with [[rule]]")
     if len(tables) > RULES_MAX:
-        errors.append(f"there are {len(tables)} rules, at most {RULES_MAX} are read")
+        errors.append(f"there are {len(tables)} rules, but at most {RULES_MAX} are read")
     lines = _Lines(text)
     rules = []
     for number, table in enumerate(tables[:RULES_MAX]):
@@ -100,7 +100,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
     """Return the rule of a table, or None, and its errors as (key, sentence)."""
     on = table.get("on")
     if on is None:
-        return None, [("", f"on is missing: one of {', '.join(KIND_OF)}")]
+        return None, [("", f"on is missing: use one of {', '.join(KIND_OF)}")]
     kind = KIND_OF.get(on) if isinstance(on, str) else None
     if kind is None:
         hint = name_near(str(on), KIND_OF, f"use one of {', '.join(KIND_OF)}")
@@ -135,10 +135,10 @@ def _typed(given: object, wanted: Any) -> tuple[Any, str]:
     """Return the value converted to the wanted type, and what is wrong with it, "" if nothing is."""
     if get_origin(wanted) is Literal:
         choices = get_args(wanted)
-        return (given, "") if given in choices else (None, f"one of {', '.join(choices)}")
+        return (given, "") if given in choices else (None, f"must be one of {', '.join(choices)}")
     if isinstance(wanted, EnumMeta):
         choices = tuple(str(one.value) for one in wanted)  # type: ignore[var-annotated]
-        return (wanted(given), "") if given in choices else (None, f"one of {', '.join(choices)}")
+        return (wanted(given), "") if given in choices else (None, f"must be one of {', '.join(choices)}")
     if wanted is float and isinstance(given, int) and not isinstance(given, bool):
         return float(given), ""
     if type(given) is wanted:

@@ -129,10 +129,11 @@ class LevelRule(Rule):
         errors = super().errors() + at_least_one(self, "for_windows", "clear_for_windows")
         errors += finite(self, "above", "clear_below")
         if self.above < 0:
-            errors.append(f"above is {self.above:g}: at least 0")
+            errors.append(f"above is {self.above:g}: must be at least 0")
         if self.clear_below > self.above:
             errors.append(
-                f"clear_below is {self.clear_below:g}, above {self.above:g}: it must not be the larger of the two"
+                f"clear_below is {self.clear_below:g}, but above is {self.above:g}: clear_below must not be the "
+                "larger of the two"
             )
         if self.of != "both" and not self.on.startswith("queue."):
             errors.append(f"of is {self.of!r}: only queues belong to brokers or links: leave it out")
@@ -170,7 +171,7 @@ class GrowthRule(Rule):
         """Return what is wrong with the parameters, one sentence each."""
         errors = super().errors() + at_least_one(self, "for_windows", "length_min", "clear_for_windows")
         if not 1 < self.factor < math.inf:
-            errors.append(f"factor is {self.factor:g}: above 1, or every queue grows")
+            errors.append(f"factor is {self.factor:g}: must be above 1, or every queue grows")
         return errors
 
 
@@ -270,7 +271,7 @@ class CountRule(Rule):
     def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
         errors = super().errors() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
-        over = f"count is {self.count}: at most {COUNTED_MAX}, more occurrences are not counted"
+        over = f"count is {self.count}: must be at most {COUNTED_MAX}, because no more occurrences are counted"
         return [*errors, over] if self.count > COUNTED_MAX else errors
 
 
@@ -346,7 +347,7 @@ class FleetRule(Rule):
         """Return what is wrong with the parameters, one sentence each."""
         errors = super().errors()
         if not 0 <= self.for_s < math.inf:
-            errors.append(f"for_s is {self.for_s:g}: at least 0")
+            errors.append(f"for_s is {self.for_s:g}: must be at least 0")
         return errors
 
 
@@ -382,7 +383,7 @@ class BlastRule(Rule):
         errors = super().errors() + at_least_one(self, "brokers_above", "brokers_min", "clear_for_windows")
         for name in ("share_above", "clear_below"):
             if not 0 < getattr(self, name) <= 1:
-                errors.append(f"{name} is {getattr(self, name):g}: a share above 0 and at most 1")
+                errors.append(f"{name} is {getattr(self, name):g}: must be above 0 and at most 1")
         return errors
 
 

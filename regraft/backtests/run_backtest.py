@@ -162,10 +162,13 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
         if count > 1
     ]
     if options.closed_loop_s < 0:
-        errors.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, and 0 runs no closed loop")
+        errors.append(f"--closed-loop-s is {options.closed_loop_s}: must be at least 0; 0 runs no closed loop")
     if settings is not None and options.closed_loop_s > duration_s_max(settings.streaming.window_ms):
         limit_s = duration_s_max(settings.streaming.window_ms)
-        errors.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, for which costs are kept")
+        errors.append(
+            f"--closed-loop-s is {options.closed_loop_s}: must be at most {limit_s}, because costs are kept for that "
+            "long"
+        )
     if settings is not None and settings.run.clock_speed != 1.0:
         errors.append(
             f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times are not Kafka's, by "

@@ -92,7 +92,7 @@ def _until_ms(reason: str, minutes: float | None) -> int:
     if minutes is None:
         return 0
     if minutes <= 0:
-        raise typer.BadParameter(f"--for is {minutes:g}: above 0 minutes")
+        raise typer.BadParameter(f"--for is {minutes:g}: must be above 0 minutes")
     return time.time_ns() // 1_000_000 + round(minutes * MINUTE_MS)
 
 

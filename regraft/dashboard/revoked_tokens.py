@@ -39,7 +39,7 @@ class RevokedTokens:
                 return
             if status.st_size > REVOKED_BYTES_MAX:
                 raise RevokedFileError(
-                    f"{file} has {status.st_size} bytes, at most {REVOKED_BYTES_MAX} are read: "
+                    f"{file} has {status.st_size} bytes, but at most {REVOKED_BYTES_MAX} are read: "
                     "delete the lines of tokens that expired long ago."
                 )
             lines = file.read_text(encoding="utf-8").splitlines()

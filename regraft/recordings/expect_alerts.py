@@ -107,7 +107,7 @@ def _error(table: Any) -> str:
     if missing:
         return f"{missing[0]} is missing"
     if table["status"] not in tuple(AlertStatus):
-        return f"status is {table['status']!r}: raised or cleared"
+        return f"status is {table['status']!r}: must be raised or cleared"
     numbers = [key for key in ("at_s", "within_s") if key in table and not _is_number(table[key])]
     if numbers:
         return f"{numbers[0]} is {table[numbers[0]]!r}: write a number of seconds"

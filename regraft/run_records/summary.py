@@ -92,7 +92,7 @@ def failures(summary: dict[str, Any]) -> list[str]:
     if not summary["windows_closed"]:
         texts.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
-        texts.append("no plan was completed, at least 1 is needed: see the refusals in the report")
+        texts.append("no plan was completed, but at least 1 is needed: see the refusals in the report")
     elif summary["plans_completed"] == summary["plans_of_members"] + summary["plans_undoing"]:
         texts.append(f"no plan that was to save was completed, only {_others(summary)}: see the refusals in the report")
     texts += _withheld_failures(summary) + _overlay_failures(summary)

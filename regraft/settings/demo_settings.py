@@ -49,28 +49,35 @@ class DemoSettings:
         """Return what is wrong, one sentence each."""
         errors = []
         if self.scenario not in SCENARIOS:
-            errors.append(f"scenario is {self.scenario!r}: one of {', '.join(SCENARIOS)}")
+            errors.append(f"scenario is {self.scenario!r}: must be one of {', '.join(SCENARIOS)}")
         if self.scenario == SCOT and (self.brokers % SCOT_CLUSTERS or self.brokers < 2 * SCOT_CLUSTERS):
             errors.append(
                 f"brokers is {self.brokers}: with scenario scot a multiple of {SCOT_CLUSTERS}, the clusters, and at "
                 f"least {2 * SCOT_CLUSTERS}"
             )
         if self.scenario == MINCOST and self.brokers > (most := _brokers_in_regions_max()):
-            errors.append(f"brokers is {self.brokers}: at most {most} with scenario mincost, 26 a region")
+            errors.append(f"brokers is {self.brokers}: must be at most {most} with scenario mincost (26 per region)")
         if self.brokers < 3:
-            errors.append(f"brokers is {self.brokers}: at least 3, with fewer there is no link to swap")
+            errors.append(f"brokers is {self.brokers}: must be at least 3, because with fewer there is no link to swap")
         if self.degree_max < 2:
             errors.append(f"degree_max is {self.degree_max}: a tree over more than two brokers needs at least 2")
         if self.running_s < 20:
-            errors.append(f"running_s is {self.running_s:g}: at least 20, or no window closes in time to act on")
+            errors.append(
+                f"running_s is {self.running_s:g}: must be at least 20, or no window closes in time to act on"
+            )
         if not 0 < self.regime_change_share < 1:
             errors.append(
-                f"regime_change_share is {self.regime_change_share:g}: between 0 and 1, inside the running time"
+                f"regime_change_share is {self.regime_change_share:g}: must be between 0 and 1, within the running time"
             )
         if self.drain_s_max <= 0:
-            errors.append(f"drain_s_max is {self.drain_s_max:g}: above 0, the last notifications need time to arrive")
+            errors.append(
+                f"drain_s_max is {self.drain_s_max:g}: must be above 0, because the last notifications need time to "
+                "arrive"
+            )
         if self.kill_every_s < 5:
-            errors.append(f"kill_every_s is {self.kill_every_s:g}: at least 5, a service needs time to come back")
+            errors.append(
+                f"kill_every_s is {self.kill_every_s:g}: must be at least 5, because a service needs time to recover"
+            )
         return errors
 
 

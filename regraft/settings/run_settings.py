@@ -104,9 +104,11 @@ class RunSettings:
         """Return what is wrong, one sentence each."""
         errors = self.clock.errors()
         if self.log_level not in LOG_LEVELS:
-            errors.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
+            errors.append(f"log_level is {self.log_level!r}: must be one of {', '.join(LOG_LEVELS)}")
         if not 1 <= self.patience <= PATIENCE_MAX:
-            errors.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
+            errors.append(
+                f"patience is {self.patience:g}: must be between 1 and {PATIENCE_MAX:g} times the usual waits"
+            )
         if error := share_error(self.sample_share):
             errors.append(f"sample_share {error}")
         return errors

@@ -42,7 +42,7 @@ class KafkaSettings:
             errors.append(f"namespace is {self.namespace!r}: 1 to 128 letters, digits, dots, _ or -, as Kafka requires")
         if self.telemetry_partitions and self.telemetry_partitions < TELEMETRY.partitions:
             errors.append(
-                f"telemetry_partitions is {self.telemetry_partitions}: at least {TELEMETRY.partitions}, "
+                f"telemetry_partitions is {self.telemetry_partitions}: must be at least {TELEMETRY.partitions}, "
                 "or 0 to follow the number of brokers"
             )
         return errors
@@ -110,7 +110,7 @@ class SparkSettings:
         """Return what is wrong, one sentence each."""
         errors = []
         if not self.master.startswith(MASTERS):
-            errors.append(f"master is {self.master!r}: it begins with one of {', '.join(MASTERS)}")
+            errors.append(f"master is {self.master!r}: must begin with one of {', '.join(MASTERS)}")
         elif self.driver_host == LOOPBACK and not (self.is_local or is_on_loopback(self.master)):
             errors.append(
                 f"driver_host is {LOOPBACK}, where executors of {self.master} on other machines do not reach the "
@@ -133,7 +133,9 @@ class SparkSettings:
                     "out, or name a cluster's master"
                 )
         if self.executor_cores < 0:
-            errors.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")
+            errors.append(
+                f"executor_cores is {self.executor_cores}: must be at least 1, or 0 for what the cluster offers"
+            )
         return errors
 
 

@@ -43,7 +43,7 @@ def test_all_errors_are_listed_at_once_with_rule_and_line() -> None:
         "rule 2 's', line 9: on is 'broker.silence', which no rule can watch: did you mean broker.silent?",
         "rule 3 'late', line 13: above is 'long': write a number",
         "rule 4 'two words', line 16: name is 'two words'",
-        "rule 4 'two words', line 18: for_windows is 0: at least 1",
+        "rule 4 'two words', line 18: for_windows is 0: must be at least 1",
         "rule 5 'x', line 19: for_s is missing: a rule on window.missing needs it",
         "rule 6 'c', line 25: text is '{subject} {who}': {who} is unknown",
     ):
@@ -57,23 +57,23 @@ def test_all_errors_are_listed_at_once_with_rule_and_line() -> None:
         ("rule = 3\n", "not a list of tables"),
         ("[[rule]\n", "it is not TOML"),
         (GOOD + GOOD, "the name 'c' is used by 2 rules"),
-        (GOOD.replace("clear_below = 5", "clear_below = 11"), "it must not be the larger of the two"),
+        (GOOD.replace("clear_below = 5", "clear_below = 11"), "must not be the larger of the two"),
         (GOOD.replace("above = 10", "above = nan"), "above is nan"),
         (GOOD.replace("above = 10", "above = true"), "above is True: write a number"),
         (
             GOOD + "clear_for_windows = 9223372036854775807\n",
-            "clear_for_windows is 9223372036854775807: at most 1000000",
+            "clear_for_windows is 9223372036854775807: must be at most 1000000",
         ),
-        ('[[rule]]\nname = "x"\non = "dead_letters"\ncount = 10001\n', "count is 10001: at most 10000"),
-        (GOOD + 'of = "none"\n', "of is 'none': one of brokers, links, both"),
-        (GOOD + 'severity = "bad"\n', "severity is 'bad': one of info, warning, critical"),
+        ('[[rule]]\nname = "x"\non = "dead_letters"\ncount = 10001\n', "count is 10001: must be at most 10000"),
+        (GOOD + 'of = "none"\n', "of is 'none': must be one of brokers, links, both"),
+        (GOOD + 'severity = "bad"\n', "severity is 'bad': must be one of info, warning, critical"),
         (GOOD + 'quiet = "22-7"\n', "write HH:MM-HH:MM"),
         (GOOD + 'quiet = "22:00-07:00 Mars/Base"\n', "is unknown here"),
         (GOOD + 'text = "{subject.x}"\n', "{subject.x} is unknown"),
         (GOOD + 'text = "{value:q}"\n', "Unknown format code"),
         (GOOD + 'text = "{0}"\n', "{0} is unknown"),
         (GOOD + 'text = "{"\n', "text is '{'"),
-        ('[[rule]]\nname = "x"\n', "on is missing: one of queue.congestion"),
+        ('[[rule]]\nname = "x"\n', "on is missing: use one of queue.congestion"),
         (
             "".join(
                 f'[[rule]]\nname = "{n}"\non = "blast_radius"\nbrokers_above = 3\nshare_above = 0.5\n' for n in "ab"

@@ -22,7 +22,7 @@ class JoinSettings(PlannerSettings):
     gain_per_s: Annotated[float, "what is promised for it"] = 1.0
 
     def errors(self):
-        return [] if self.gain_per_s > 0 else [f"gain_per_s is {self.gain_per_s}: above 0"]
+        return [] if self.gain_per_s > 0 else [f"gain_per_s is {self.gain_per_s}: must be above 0"]
 
 
 def join_all(state, settings, context, rng):

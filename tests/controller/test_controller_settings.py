@@ -52,16 +52,16 @@ def test_all_errors_are_reported_at_once() -> None:
         "planner 'swap_links' is unknown: did you mean swap_links_ci?",
         "shadow planner 'swap_link' is unknown: did you mean swap_links_ci?",
         "shadow_planners are swap_link, swap_link: name each once",
-        "horizon_lifetimes is 0.0: above 0",
-        "subscription_lifetime_s is -1.0: above 0, or none",
-        "horizon_windows_min is 1: at least 2",
-        "horizon_windows_max is 0: at least 1",
+        "horizon_lifetimes is 0.0: must be above 0",
+        "subscription_lifetime_s is -1.0: must be above 0, or none",
+        "horizon_windows_min is 1: must be at least 2",
+        "horizon_windows_max is 0: must be at least 1",
         "planners.swap_links_ci: horizon_hops is 1",
         "degree_max is 1",
         "proposals_max is 0",
-        "tick_ms is 0: at least 1",
+        "tick_ms is 0: must be at least 1",
         "instance is 'c\\n1': a readable name",
-        "changes_per_plan_max is 0: at least 1",
+        "changes_per_plan_max is 0: must be at least 1",
         "pay_back_s is 0.0",
         "gain_share_min is 1.0",
         "completeness_share_min is 1.5",
@@ -93,15 +93,15 @@ def test_the_planner_gets_the_rings_weights_and_caps() -> None:
     settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
     context = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
     assert context == RingContext(proposals_max=7, moves_max=500, delay_weight=0.5, user_load_max=1.5)
-    assert replace(GOOD, user_load_max=0.5).errors()[0].startswith("user_load_max is 0.5: at least 1")
-    assert replace(GOOD, ring_delay_weight=-1.0).errors() == ["ring_delay_weight is -1.0: at least 0"]
+    assert replace(GOOD, user_load_max=0.5).errors()[0].startswith("user_load_max is 0.5: must be at least 1")
+    assert replace(GOOD, ring_delay_weight=-1.0).errors() == ["ring_delay_weight is -1.0: must be at least 0"]
 
 
 def test_a_planner_moves_no_more_users_than_the_limit_of_a_plan() -> None:
     """Otherwise its only proposal would be refused as a whole, again and again."""
     small = DecisionSettings(users_per_plan_max=70)
     assert kind_of(ring_inventory(), GOOD).planner_context(16, small).moves_max == 70
-    assert DecisionSettings(users_per_plan_max=0).errors() == ["users_per_plan_max is 0: at least 1"]
+    assert DecisionSettings(users_per_plan_max=0).errors() == ["users_per_plan_max is 0: must be at least 1"]
 
 
 def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:

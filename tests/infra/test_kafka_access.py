@@ -105,7 +105,7 @@ def test_either_library_requests_tokens(login: KafkaSecurity) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"mechanism": "GSSAPI"}, "mechanism is 'GSSAPI': take one of PLAIN, "),
+        ({"mechanism": "GSSAPI"}, "mechanism is 'GSSAPI': use one of PLAIN, "),
         ({"mechanism": None}, "username is given without a mechanism"),
         ({"username": ""}, "SCRAM-SHA-512 without username"),
         ({"password_file": None}, "SCRAM-SHA-512 without password_file: give it"),

@@ -33,5 +33,5 @@ def test_a_fast_clock_needs_an_origin_and_a_sensible_speed() -> None:
     assert RunClock().errors() == RunClock(1_000, 20.0).errors() == []
     (error,) = RunClock(0, 20.0).errors()
     assert error.startswith("clock_speed is 20 without clock_origin_ms: ")
-    assert RunClock(1, 0.0).errors() == ["clock_speed is 0: above 0 and at most 1000; 1 is the wall clock"]
+    assert RunClock(1, 0.0).errors() == ["clock_speed is 0: must be above 0 and at most 1000; 1 is the wall clock"]
     assert RunClock(-1, 1.0).errors() == ["clock_origin_ms is -1: ms since 1970, or 0 for none"]

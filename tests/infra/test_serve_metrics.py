@@ -184,4 +184,4 @@ def test_impossible_ports_are_wrong_settings() -> None:
     """With None no port is opened; 0 would be a different port at each start, which nothing could scrape."""
     assert port_errors(None) == port_errors(9_101) == []
     for port in (0, -1, 65_536):
-        assert port_errors(port) == [f"metrics_port is {port}: from 1 to 65535, or none to open no port"]
+        assert port_errors(port) == [f"metrics_port is {port}: must be from 1 to 65535, or none to open no port"]

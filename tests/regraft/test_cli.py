@@ -261,7 +261,7 @@ def test_an_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> 
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)
     errors = "\n".join(answer.exception.errors)
-    assert "scenario is 'tapestry': one of stocks, outage, nats, mqtt, amqp, chord" in errors
+    assert "scenario is 'tapestry': must be one of stocks, outage, nats, mqtt, amqp, chord" in errors
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:

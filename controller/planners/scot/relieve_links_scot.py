@@ -37,9 +37,9 @@ class ReliefSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = []
         if self.congested_windows < 1:
-            errors.append(f"congested_windows is {self.congested_windows}: at least 1")
+            errors.append(f"congested_windows is {self.congested_windows}: must be at least 1")
         if not 0 < self.relief_share_min <= 1:
-            errors.append(f"relief_share_min is {self.relief_share_min:g}: above 0 and at most 1")
+            errors.append(f"relief_share_min is {self.relief_share_min:g}: must be above 0 and at most 1")
         return errors
 
 

@@ -61,9 +61,9 @@ class PackingSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if not 0 <= self.detour_ms_max < math.inf:
-            errors.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or no user could move")
+            errors.append(f"detour_ms_max is {self.detour_ms_max}: must be at least 0, or no user could move")
         if not 0 <= self.saving_share_min < 1:
-            errors.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
+            errors.append(f"saving_share_min is {self.saving_share_min}: must be at least 0 and below 1")
         least = {"evaluations_max": 0, "single_max": 0, "search_words_max": 1, "escape_words_max": 0}
         return errors + values_below(self, least)
 

@@ -33,7 +33,7 @@ class PrioritySettings(SessionSettings, OrderSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if self.grape_priority not in ("load", "delay"):
-            errors.append(f"grape_priority is {self.grape_priority!r}: load or delay")
+            errors.append(f"grape_priority is {self.grape_priority!r}: must be load or delay")
         return errors
 
 

@@ -47,9 +47,11 @@ class TraceSettings(OrderSettings):
         errors = super().errors()
         for name in ("pop_traces_min", "pop_traces_max"):
             if getattr(self, name) < 1:
-                errors.append(f"{name} is {getattr(self, name)}: at least 1, or a publisher is never measured")
+                errors.append(f"{name} is {getattr(self, name)}: must be at least 1, or a publisher is never measured")
         if not 0 < self.pop_window_s < math.inf:
-            errors.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
+            errors.append(
+                f"pop_window_s is {self.pop_window_s}: must be above 0, because it is the period that bounds tracing"
+            )
         return errors
 
 

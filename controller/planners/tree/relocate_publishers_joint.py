@@ -106,7 +106,7 @@ class JointSettings(SessionSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if not 0 <= self.delay_weight <= 1:
-            errors.append(f"delay_weight is {self.delay_weight}: a share from 0 to 1")
+            errors.append(f"delay_weight is {self.delay_weight}: must be a share from 0 to 1")
         return errors
 
 

@@ -29,7 +29,7 @@ class OverlaySearchSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if self.search_words_max < 1:
-            errors.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
+            errors.append(f"search_words_max is {self.search_words_max}: must be at least 1, or there is no search")
         return errors + values_below(self, {"escape_words_max": 0})
 
 

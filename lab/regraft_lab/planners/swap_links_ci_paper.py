@@ -46,11 +46,11 @@ class InterestSettings(HorizonSettings):
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
         if self.cache_ids_max is not None and self.cache_ids_max < 1:
-            errors.append(f"cache_ids_max is {self.cache_ids_max}: at least 1, or none for the whole horizon")
+            errors.append(f"cache_ids_max is {self.cache_ids_max}: must be at least 1, or none for the whole horizon")
         if self.bloom_bits is not None and self.bloom_bits < 1:
-            errors.append(f"bloom_bits is {self.bloom_bits}: at least 1, or none for exact masks")
+            errors.append(f"bloom_bits is {self.bloom_bits}: must be at least 1, or none for exact masks")
         if not 1 <= self.bloom_hashes <= HASHES_MAX:
-            errors.append(f"bloom_hashes is {self.bloom_hashes}: from 1 to {HASHES_MAX}")
+            errors.append(f"bloom_hashes is {self.bloom_hashes}: must be from 1 to {HASHES_MAX}")
         if self.path_interest not in ("estimate", "conjunction"):
             errors.append(f"path_interest is {self.path_interest!r}: estimate or conjunction")
         return errors

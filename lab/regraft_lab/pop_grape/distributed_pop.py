@@ -61,7 +61,7 @@ class PopSettings:
     def errors(self) -> list[str]:
         """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
         return [
-            f"{name} is {value:g}, at least {least:g} is needed: {reason}"
+            f"{name} is {value:g}: must be at least {least:g} ({reason})"
             for name, value, least, reason in (
                 ("traced_max", self.traced_max, 1, "nothing would be traced"),
                 ("window_s", self.window_s, 0.001, "it is a time"),

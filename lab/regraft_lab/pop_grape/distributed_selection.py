@@ -43,9 +43,9 @@ class GrapeSettings:
         if self.threshold < 1:
             errors.append(f"threshold is {self.threshold}: at least 1 notification makes a trace session")
         if not 0 <= self.weight_percent <= 100:
-            errors.append(f"weight_percent is {self.weight_percent}: from 0 to 100")
+            errors.append(f"weight_percent is {self.weight_percent}: must be from 0 to 100")
         if self.priority not in ("load", "delay"):
-            errors.append(f"priority is {self.priority!r}: load or delay")
+            errors.append(f"priority is {self.priority!r}: must be load or delay")
         return errors
 
 

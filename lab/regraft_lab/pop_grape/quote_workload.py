@@ -125,7 +125,7 @@ def draw_workload(brokers: Sequence[str], settings: QuoteSettings, rng: random.R
     stocks = tradable_stocks()
     if not 1 <= settings.publisher_count <= len(stocks):
         raise ValueError(
-            f"publisher_count is {settings.publisher_count}: from 1 to the {len(stocks)} stocks that trade"
+            f"publisher_count is {settings.publisher_count}: must be from 1 to the {len(stocks)} stocks that trade"
         )
     if settings.interested_brokers < 1 or settings.subscribers_per_publisher < 1:
         raise ValueError(

@@ -35,7 +35,9 @@ def planetlab_testbed(rng: random.Random, broker_count: int = PLANETLAB_BROKERS)
     """
     rtt_ms = measured_rtt_ms()
     if not 2 <= broker_count <= len(rtt_ms):
-        raise ValueError(f"broker_count is {broker_count}: from 2 to the {len(rtt_ms)} measured PlanetLab hosts")
+        raise ValueError(
+            f"broker_count is {broker_count}: must be from 2 to the {len(rtt_ms)} measured PlanetLab hosts"
+        )
     hosts = rng.sample(range(len(rtt_ms)), broker_count)
     service_ms = [round(rng.uniform(PROCESSING_MS_MIN, PROCESSING_MS_MAX), 3) for _ in hosts]
     tree = balanced_tree(broker_count)

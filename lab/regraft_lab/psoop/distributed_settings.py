@@ -53,7 +53,7 @@ class DistributedSettings:
     def errors(self) -> list[str]:
         """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
         errors = [
-            f"{name} is {value:g}, at least {least:g} is needed: {reason}"
+            f"{name} is {value:g}: must be at least {least:g} ({reason})"
             for name, value, least, reason in (
                 ("horizon_hops", self.horizon_hops, 2, "a direct neighbour is already linked"),
                 ("broadcast_ms", self.broadcast_ms, 1, "each broadcast goes to the whole neighbourhood"),
@@ -69,6 +69,7 @@ class DistributedSettings:
         ]
         if self.false_positive_share is not None and not 0 < self.false_positive_share < 1:
             errors.append(
-                f"false_positive_share is {self.false_positive_share:g}: above 0 and below 1, or none for a fixed shape"
+                f"false_positive_share is {self.false_positive_share:g}: must be above 0 and below 1, or none for a "
+                "fixed shape"
             )
         return errors

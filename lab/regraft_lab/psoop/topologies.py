@@ -61,7 +61,9 @@ def transit_stub_costs(broker_count: int, rng: np.random.Generator) -> Costs:
     """
     domains = TRANSIT_DOMAINS + STUB_DOMAINS
     if not 2 <= broker_count <= domains * DOMAIN_ROUTERS:
-        raise ValueError(f"broker_count is {broker_count}: from 2 to the {domains * DOMAIN_ROUTERS} routers there are")
+        raise ValueError(
+            f"broker_count is {broker_count}: must be from 2 to the {domains * DOMAIN_ROUTERS} routers there are"
+        )
     points_km = rng.random((domains, DOMAIN_ROUTERS, 2))
     points_km[:TRANSIT_DOMAINS] *= TRANSIT_KM
     points_km[TRANSIT_DOMAINS:] *= STUB_KM

@@ -32,7 +32,7 @@ def reproduce_mincost(options: MincostOptions, console: Console) -> list[tuple[s
     """
     size = QUICK if options.quick else FULL
     if options.draws is not None and options.draws < 1:
-        raise ReproduceError(f"--draws is {options.draws}: at least 1, more for an interval")
+        raise ReproduceError(f"--draws is {options.draws}: must be at least 1, and more for an interval")
     if options.data is not None and not (options.data / WONDERPROXY_FILE).exists():
         raise ReproduceError(f"--data {options.data} holds no {WONDERPROXY_FILE}: name the folder that does")
     size = replace(size, draws=options.draws or size.draws)

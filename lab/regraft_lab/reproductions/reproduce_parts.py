@@ -32,7 +32,7 @@ class ReproduceOptions:
 def prepare_out(options: ReproduceOptions) -> None:
     """Make the folder of results. Raises ReproduceError if it cannot be made or the seed is invalid."""
     if options.seed < 0:
-        raise ReproduceError(f"--seed is {options.seed}: at least 0")
+        raise ReproduceError(f"--seed is {options.seed}: must be at least 0")
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

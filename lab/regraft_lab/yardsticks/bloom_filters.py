@@ -46,7 +46,8 @@ class BloomFilter:
     def __init__(self, bits: int = PAPER_BITS, hashes: int = PAPER_HASHES) -> None:
         if bits < 1 or not 1 <= hashes <= HASHES_MAX:
             raise ValueError(
-                f"bits is {bits}, hashes is {hashes}: at least 1 bit and from 1 to {HASHES_MAX} hash functions"
+                f"bits is {bits}, hashes is {hashes}: there must be at least 1 bit and from 1 to {HASHES_MAX} hash "
+                "functions"
             )
         self.shape = FilterShape(bits, hashes)
         self._is_set = np.zeros(bits, dtype=np.bool_)
@@ -115,7 +116,8 @@ def filter_shape(id_count: int, false_positive_share: float) -> FilterShape:
     """
     if not 0 < false_positive_share < 1 or id_count < 0:
         raise ValueError(
-            f"id_count is {id_count}, false_positive_share is {false_positive_share}: at least 0, and between 0 and 1"
+            f"id_count is {id_count}, false_positive_share is {false_positive_share}: they must be at least 0, and "
+            "between 0 and 1"
         )
     best = -math.log2(false_positive_share)
     shapes = []

@@ -240,6 +240,6 @@ def test_rare_notifications_weigh_more_at_the_brokers_they_reach() -> None:
 def test_settings_that_trace_nothing_are_refused() -> None:
     """Each error has the value and the reason."""
     assert PopSettings().errors() == []
-    assert "threshold is 0, at least 1" in PopSettings(threshold=0).errors()[0]
+    assert "threshold is 0: must be at least 1" in PopSettings(threshold=0).errors()[0]
     with pytest.raises(ValueError, match="traced_max is 0"):
         fig_1(PopSettings(traced_max=0))

@@ -113,5 +113,5 @@ def test_publishing_before_all_know_the_publisher_is_refused() -> None:
 
 def test_more_publishers_than_stocks_are_refused() -> None:
     """The message has both numbers."""
-    with pytest.raises(ValueError, match=r"publisher_count is 47: from 1 to the 46"):
+    with pytest.raises(ValueError, match=r"publisher_count is 47: must be from 1 to the 46"):
         draw_workload(BROKERS, QuoteSettings(publisher_count=47), random.Random(1))

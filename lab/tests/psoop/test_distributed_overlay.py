@@ -318,9 +318,9 @@ def test_fitted_filters_weigh_less_and_equal_seeds_repeat_a_run() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"horizon_hops": 1}, "horizon_hops is 1, at least 2"),
-        ({"false_positive_share": 1.0}, "false_positive_share is 1: above 0 and below 1"),
-        ({"agreed_ms_max": 10.0}, "agreed_ms_max is 10, at least 5000"),
+        ({"horizon_hops": 1}, "horizon_hops is 1: must be at least 2"),
+        ({"false_positive_share": 1.0}, "false_positive_share is 1: must be above 0 and below 1"),
+        ({"agreed_ms_max": 10.0}, "agreed_ms_max is 10: must be at least 5000"),
     ],
 )
 def test_settings_report_their_errors(change: dict[str, float], text: str) -> None:

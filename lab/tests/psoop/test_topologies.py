@@ -88,7 +88,7 @@ def test_brokers_of_one_stub_domain_are_much_closer_than_others() -> None:
 
 def test_more_brokers_than_routers_are_refused() -> None:
     """Two brokers never share a router, so their number is bounded by the paper's 'over 10,000 nodes'."""
-    with pytest.raises(ValueError, match="broker_count is 10401: from 2 to the 10400 routers"):
+    with pytest.raises(ValueError, match="broker_count is 10401: must be from 2 to the 10400 routers"):
         transit_stub_costs(10_401, np.random.default_rng(1))
 
 

@@ -55,7 +55,10 @@ def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
     [
         ("psoop", ["--data", "nowhere"], "--data nowhere is not the folder of recorded networks"),
         ("dynatops", ["--data", "nowhere"], "--data nowhere is not the folder of recorded check-ins"),
-        *((paper, ["--seed", "-1"], "--seed is -1: at least 0") for paper in ("psoop", "pop-grape", "dynatops")),
+        *(
+            (paper, ["--seed", "-1"], "--seed is -1: must be at least 0")
+            for paper in ("psoop", "pop-grape", "dynatops")
+        ),
     ],
 )
 def test_a_wrong_call_is_reported_before_anything_runs(

@@ -91,7 +91,7 @@ def test_the_adapted_shape_of_a_full_cache() -> None:
 
 def test_impossible_shapes_are_refused() -> None:
     """Every message holds the value and the limit."""
-    with pytest.raises(ValueError, match="bits is 0, hashes is 5: at least 1 bit"):
+    with pytest.raises(ValueError, match="bits is 0, hashes is 5: there must be at least 1 bit"):
         BloomFilter(0, 5)
     with pytest.raises(ValueError, match="false_positive_share is 1"):
         filter_shape(10, 1)

@@ -171,9 +171,9 @@ def test_a_coarse_filter_may_join_brokers_without_common_interest() -> None:
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        (InterestSettings(cache_ids_max=0), "cache_ids_max is 0: at least 1, or none for the whole horizon"),
-        (InterestSettings(bloom_bits=0), "bloom_bits is 0: at least 1, or none for exact masks"),
-        (InterestSettings(bloom_hashes=65), "bloom_hashes is 65: from 1 to 64"),
+        (InterestSettings(cache_ids_max=0), "cache_ids_max is 0: must be at least 1, or none for the whole horizon"),
+        (InterestSettings(bloom_bits=0), "bloom_bits is 0: must be at least 1, or none for exact masks"),
+        (InterestSettings(bloom_hashes=65), "bloom_hashes is 65: must be from 1 to 64"),
         (InterestSettings(path_interest="mean"), "path_interest is 'mean': estimate or conjunction"),  # type: ignore[arg-type]
     ],
 )

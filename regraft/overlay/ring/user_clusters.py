@@ -116,6 +116,6 @@ class UserClusters:
 def _even_parts(brokers: NDArray[np.integer], cluster_brokers: int) -> list[list[int]]:
     """Cut into as few parts of at most ``cluster_brokers`` as possible, whose sizes differ by at most 1."""
     if cluster_brokers < 1:
-        raise ValueError(f"cluster_brokers is {cluster_brokers}: at least 1, a single broker")
+        raise ValueError(f"cluster_brokers is {cluster_brokers}: must be at least 1, which is a single broker")
     count = -(-len(brokers) // cluster_brokers)
     return [part.tolist() for part in np.array_split(brokers, max(count, 1))]

@@ -18,14 +18,14 @@ from tests.overlay.published_overlays import draw_overlay
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        (PrioritySettings(grape_priority="hops"), "grape_priority is 'hops': load or delay"),  # type: ignore[arg-type]
-        (PrioritySettings(grape_weight=0), "grape_weight is 0: from 1 to 100 percent"),
-        (PrioritySettings(grape_weight=101), "grape_weight is 101: from 1 to 100 percent"),
-        (PrioritySettings(grape_notifications_min=0), "grape_notifications_min is 0: at least 1"),
-        (TraceSettings(pop_traces_min=0), "pop_traces_min is 0: at least 1"),
-        (TraceSettings(pop_traces_max=0), "pop_traces_max is 0: at least 1"),
-        (TraceSettings(pop_window_s=0.0), "pop_window_s is 0.0: above 0"),
-        (JointSettings(delay_weight=1.5), "delay_weight is 1.5: a share from 0 to 1"),
+        (PrioritySettings(grape_priority="hops"), "grape_priority is 'hops': must be load or delay"),  # type: ignore[arg-type]
+        (PrioritySettings(grape_weight=0), "grape_weight is 0: must be from 1 to 100 percent"),
+        (PrioritySettings(grape_weight=101), "grape_weight is 101: must be from 1 to 100 percent"),
+        (PrioritySettings(grape_notifications_min=0), "grape_notifications_min is 0: must be at least 1"),
+        (TraceSettings(pop_traces_min=0), "pop_traces_min is 0: must be at least 1"),
+        (TraceSettings(pop_traces_max=0), "pop_traces_max is 0: must be at least 1"),
+        (TraceSettings(pop_window_s=0.0), "pop_window_s is 0.0: must be above 0"),
+        (JointSettings(delay_weight=1.5), "delay_weight is 1.5: must be a share from 0 to 1"),
     ],
 )
 def test_settings_of_homes_are_checked(settings: PlannerSettings, error: str) -> None:

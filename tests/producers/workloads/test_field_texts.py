@@ -53,7 +53,7 @@ def test_texts_reach_the_workload_and_the_outages() -> None:
     workload, usual = emulator.workload, WorkloadSettings()
     assert (workload.burst_every_s, workload.burst_count, workload.burst_s) == (30.0, 3, usual.burst_s)
     assert (workload.regime_change_kind, workload.regime_change_s, workload.regime_change_every_s) == ("crowd", 60, 300)
-    with pytest.raises(SettingsError, match="regime_change_kind is 'storm': one of"):
+    with pytest.raises(SettingsError, match="regime_change_kind is 'storm': must be one of"):
         load_settings({"emulator": {"workload": {"regime_change": "storm at 5"}}})
 
 

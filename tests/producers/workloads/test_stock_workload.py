@@ -267,19 +267,19 @@ def test_the_day_goes_around_the_brokers() -> None:
 def test_wrong_bursts_and_shifts_are_reported() -> None:
     """Endless bursts, overlapping changes and unknown changes are reported."""
     (error,) = WorkloadSettings(regime_change_kind="weather").errors()
-    assert error == "regime_change_kind is 'weather': one of interests, publisher, crowd, day"
+    assert error == "regime_change_kind is 'weather': must be one of interests, publisher, crowd, day"
     (error,) = WorkloadSettings(regime_change_kind="crowd", regime_change_every_s=50.0).errors()
-    assert error.startswith("regime_change_every_s is 50: above regime_change_for_s, 60,")
+    assert error.startswith("regime_change_every_s is 50: must be above regime_change_for_s (60),")
     (error,) = WorkloadSettings(regime_change_factor=0.5).errors()
-    assert error.startswith("regime_change_factor is 0.5, at least 1 is needed")
+    assert error.startswith("regime_change_factor is 0.5: must be at least 1")
     assert WorkloadSettings(burst_every_s=10.0, burst_s=10.0).errors() == [
-        "burst_every_s is 10: above burst_s, 10, or none for no bursts"
+        "burst_every_s is 10: must be above burst_s (10), or none for no bursts"
     ]
     (error,) = WorkloadSettings(regime_change_every_s=2.0, regime_change_spread_s=3.0).errors()
-    assert error.startswith("regime_change_every_s is 2: above regime_change_spread_s, 3,")
+    assert error.startswith("regime_change_every_s is 2: must be above regime_change_spread_s (3),")
     (error,) = WorkloadSettings(burst_factor=0.5).errors()
-    assert error.startswith("burst_factor is 0.5, at least 1 is needed")
+    assert error.startswith("burst_factor is 0.5: must be at least 1")
     (error,) = WorkloadSettings(burst_s_last=50.0).errors()
-    assert error == "burst_s_last is 50: at least 0.1, and it needs burst_count, which ends the bursts"
+    assert error == "burst_s_last is 50: must be at least 0.1, and it needs burst_count, which ends the bursts"
     (error,) = WorkloadSettings(publisher_broker_count=0).errors()
-    assert error == "publisher_broker_count is 0: at least 1, or none for all brokers"
+    assert error == "publisher_broker_count is 0: must be at least 1, or none for all brokers"

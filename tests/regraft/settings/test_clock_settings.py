@@ -49,13 +49,13 @@ def test_two_stages_cannot_share_a_metrics_port() -> None:
     flags = {name: {"metrics_port": 9101} for name in ("streaming", "controller")}
     assert _errors(flags) == ("controller.metrics_port is 9101, that of streaming: give each stage its own port",)
     (error,) = _errors({"emulator": {"metrics_port": 70_000}})
-    assert error == "emulator: metrics_port is 70000: from 1 to 65535, or none to open no port"
+    assert error == "emulator: metrics_port is 70000: must be from 1 to 65535, or none to open no port"
 
 
 def test_an_unknown_log_level_is_reported() -> None:
     """The message lists the levels."""
     (error,) = _errors({"run": {"log_level": "loud"}})
-    assert error == "run: log_level is 'loud': one of debug, info, warning, error, critical"
+    assert error == "run: log_level is 'loud': must be one of debug, info, warning, error, critical"
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])

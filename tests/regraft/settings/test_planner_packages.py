@@ -58,7 +58,7 @@ def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatc
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     assert load_settings() == settings
-    assert errors_of("join_all", gain_per_s=0.0) == ("planners.join_all: gain_per_s is 0.0: above 0",)
+    assert errors_of("join_all", gain_per_s=0.0) == ("planners.join_all: gain_per_s is 0.0: must be above 0",)
     assert errors_of("join_all", brooker="b01") == ("planners.join_all.brooker is not a setting: did you mean broker?",)
 
 

@@ -245,7 +245,8 @@ def test_quiet_hours_may_name_a_severity() -> None:
     assert (alerts.quiet_span, alerts.quiet_below) == ("22:00-07:00 UTC", "warning")
     assert load_settings({"alerts": {"quiet_hours": "22:00-07:00 UTC"}}).alerts.quiet_below == "critical"
     assert _errors(flags={"alerts": {"quiet_hours": "22:00-07:00 UTC below all"}}) == (
-        "alerts: quiet_hours is '22:00-07:00 UTC below all': below one of info, warning, critical",
+        "alerts: quiet_hours is '22:00-07:00 UTC below all': the severity after 'below' must be one of info, warning, "
+        "critical",
     )
     (error,) = _errors(flags={"alerts": {"quiet_below": "warning"}})
     assert error.startswith("alerts.quiet_below is now given by alerts.quiet_hours: write it like ")

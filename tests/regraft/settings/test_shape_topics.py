@@ -31,5 +31,5 @@ def test_partitions_follow_the_number_of_brokers_in_a_topic(tmp_path: Path, monk
 
 def test_fewer_partitions_than_in_the_table_are_refused(tmp_path: Path) -> None:
     """Such a topic would be refused by every check."""
-    with pytest.raises(SettingsError, match="telemetry_partitions is 3: at least 4, or 0"):
+    with pytest.raises(SettingsError, match="telemetry_partitions is 3: must be at least 4, or 0"):
         settings(tmp_path, 3)

@@ -54,9 +54,9 @@ def test_executors_get_configured_resources_or_what_a_micro_batch_needs(tmp_path
     [
         ({"master": "spark://db1:7077"}, "spark: driver_host is 127.0.0.1, where executors of spark://db1:7077"),
         ({"master": "k8s://https://kubernetes.default.svc"}, "spark: driver_host is 127.0.0.1"),
-        ({"master": "db1:7077"}, "spark: master is 'db1:7077': it begins with one of local, spark://"),
+        ({"master": "db1:7077"}, "spark: master is 'db1:7077': must begin with one of local, spark://"),
         ({"executor_memory_mb": 100}, "spark: executor_memory_mb is 100: Spark starts no executor with less than 512"),
-        ({"executor_cores": -1}, "spark: executor_cores is -1: at least 1, or 0"),
+        ({"executor_cores": -1}, "spark: executor_cores is -1: must be at least 1, or 0"),
     ],
 )
 def test_settings_that_cannot_work_are_reported(spark: dict[str, object], error: str) -> None:

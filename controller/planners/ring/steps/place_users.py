@@ -50,7 +50,9 @@ class PlacementRules:
 
     def __post_init__(self) -> None:
         if not self.load_max >= 1:
-            raise ValueError(f"load_max is {self.load_max}: at least 1, the mean, or a cluster could accept no user")
+            raise ValueError(
+                f"load_max is {self.load_max}: must be at least 1 (the mean), or a cluster could accept no user"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -261,5 +261,5 @@ def test_gathering_in_parts_gives_the_same_result(monkeypatch: pytest.MonkeyPatc
 
 def test_a_cap_below_the_mean_is_refused() -> None:
     """No cluster could accept anybody."""
-    with pytest.raises(ValueError, match=r"load_max is 0\.9: at least 1"):
+    with pytest.raises(ValueError, match=r"load_max is 0\.9: must be at least 1"):
         PlacementRules(load_max=0.9)
