@@ -72,8 +72,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Keep a publish/subscribe broker overlay in shape while it runs.
 
-Brokers report what they deliver; Spark turns that into windowed state; a controller swaps links where that saves cost,
-without losing or repeating a notification.
+Brokers report what they deliver; Spark turns that into windowed state; a controller swaps links when that saves cost,
+without losing or duplicating a notification.
 
 Start here: `regraft doctor`, then `regraft demo`.
 
@@ -81,12 +81,12 @@ Every setting can be given in four ways; the first one found wins: a flag (`--se
 environment (`REGRAFT_STREAMING__WINDOW_MS=10000`), a TOML file (`--settings FILE` or `REGRAFT_SETTINGS`), or its
 default. `regraft settings --example` prints them all.
 
-Exit codes: 0 success, 1 something is wrong, 2 the call or the settings are wrong, 130 stopped by Ctrl-C.""",
+Exit codes: 0 success, 1 failure, 2 wrong usage or settings, 130 interrupted by Ctrl-C.""",
 )
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the results.")] = Path("out/demo"),
     scenario: Scenario = None,
     seed: Seed = None,
     duration: Duration = None,
@@ -102,9 +102,9 @@ def demo(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Run the whole loop on this machine on real input and show it: about 3 minutes, no Docker, no root.
+    """Run the whole loop on this machine with real input, in about 3 minutes, without Docker or root.
 
-    Starts a real Kafka, Valkey, Spark job, controller and 40 emulated brokers, shifts the interests halfway, and writes
+    Starts Kafka, Valkey, a Spark job, a controller and 40 emulated brokers, shifts the interests halfway, and writes
     summary.json, report.html and run.json. The exit code is 0 only if every delivery arrived exactly once and in order,
     a plan followed the shift, and the final overlay costs no more than the first; otherwise, or if the run was too
     short, it is 1.
@@ -113,8 +113,8 @@ def demo(
     users; scot, a structured cyclic overlay under bursts; mincost, cloud regions billed by traffic; nats and mqtt, real
     broker servers.
 
-    With `--secure` every connection is encrypted and every client logs in (not with your own servers); other
-    commands reach them with `--settings DIR/run/security/client.toml`.
+    With `--secure`, every connection is encrypted and every client logs in (not on your own servers); other
+    commands connect with `--settings DIR/run/security/client.toml`.
 
     Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos --secure`;
     `regraft demo --scenario chord`;
@@ -136,7 +136,7 @@ def demo(
             console,
         )
     except KeyboardInterrupt:
-        typer.echo("Stopped by Ctrl-C: nothing is left running, and no summary was written.", err=True)
+        typer.echo("Interrupted: everything was stopped, and no summary was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     errors = failures(summary)
     if as_json:
@@ -179,9 +179,9 @@ def run(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Run the loop against your Kafka: Spark job, controller and alerts, restarted when they die.
+    """Run the loop against your Kafka cluster: Spark job, controller and alerts, each restarted if it dies.
 
-    Your brokers are those of inventory.json in the run directory (docs/inventory.md; `regraft inventory make`). Runs
+    Your brokers are those in inventory.json in the run directory (docs/inventory.md; `regraft inventory make`). Runs
     until Ctrl-C or SIGTERM, then shuts down in order. Plans, repairs included, wait for approval (`regraft plans`)
     unless --act or --emulate is given; orders about members are executed.
 
@@ -204,7 +204,7 @@ def run(
     try:
         run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard, creates_topics=create_topics)
     except KeyboardInterrupt:
-        typer.echo("Stopped at once by a second Ctrl-C: stages had no time to complete what was in progress.", err=True)
+        typer.echo("Stopped immediately by a second Ctrl-C: stages had no time to finish work in progress.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -215,7 +215,7 @@ def show_settings(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Check the settings and print them as they would be used, as TOML.
+    """Check the settings and print the values in effect, as TOML.
 
     Examples: `regraft settings --example > regraft.toml`; `regraft settings --settings regraft.toml`.
     """
@@ -304,7 +304,7 @@ def _register() -> None:
 
 @app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def reproduce() -> None:
-    """Say where the papers' evaluations are: they were a command of this name until 0.2.0."""
+    """Point to the papers' evaluations, which were a command of this name until 0.2.0."""
     typer.echo(
         "The papers' evaluations are in the lab: in a checkout run `pip install ./lab`, then `regraft-lab --help`.",
         err=True,
@@ -327,7 +327,7 @@ def main() -> None:
         app()
     except SettingsError as error:
         for sentence in error.errors:
-            typer.echo(f"Wrong setting: {sentence}{'' if sentence.endswith('?') else '.'}", err=True)
+            typer.echo(f"Invalid setting: {sentence}{'' if sentence.endswith('?') else '.'}", err=True)
         sys.exit(EXIT_CALL)
     except (StackError, RegistryError) as error:
         typer.echo(str(error), err=True)

@@ -95,7 +95,7 @@ class OrderBook:
 def order_text(order: Order) -> str:
     """Describe what was ordered, by whom and why, for people."""
     about = "adaptation" if order.subject == WHOLE_OVERLAY else order.subject
-    asked = f"{order.kind} {about}" + (", its clients move away" if order.evacuate else "")
+    asked = f"{order.kind} {about}" + (" and its clients move away" if order.evacuate else "")
     key = f" (key {order.key_name})" if order.key_name not in ("", order.by) else ""
     reason = f": {order.reason}" if order.reason else ""
     return f"{asked}, by {order.by}{key}{reason}"

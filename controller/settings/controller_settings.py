@@ -278,10 +278,8 @@ class ControllerSettings:
                 f"instance is {self.instance[:NAME_LENGTH_MAX]!r}: a readable name of at most "
                 f"{NAME_LENGTH_MAX} characters"
             )
-        if not 0 < self.assembly.completeness_share_min <= 1:
-            errors.append(
-                f"completeness_share_min is {self.assembly.completeness_share_min}: must be above 0 and at most 1"
-            )
+        if not 0 < (share := self.assembly.completeness_share_min) <= 1:
+            errors.append(f"completeness_share_min is {share}: must be above 0 and at most 1")
         if self.transition.resend_ms >= self.transition.prepare_ms:
             errors.append(
                 f"resend_ms is {self.transition.resend_ms}, prepare_ms {self.transition.prepare_ms}: a command must be "
@@ -298,9 +296,7 @@ class ControllerSettings:
         if not 0 <= self.ring_delay_weight < math.inf:
             errors.append(f"ring_delay_weight is {self.ring_delay_weight}: must be at least 0")
         if self.user_load_max < 1:
-            errors.append(
-                f"user_load_max is {self.user_load_max}: must be at least 1 (the mean), or no placement could hold it"
-            )
+            errors.append(f"user_load_max is {self.user_load_max}: must be at least 1, or no placement could hold it")
         return errors
 
     def _horizon_errors(self) -> list[str]:
@@ -309,8 +305,7 @@ class ControllerSettings:
             errors.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         if not 0 < self.horizon_lifetimes < math.inf:
             errors.append(
-                f"horizon_lifetimes is {self.horizon_lifetimes}: must be above 0, because a decision needs traffic to "
-                "judge by"
+                f"horizon_lifetimes is {self.horizon_lifetimes}: must be above 0, because a decision needs traffic"
             )
         if not 0 <= self.recent_lifetimes < math.inf:
             errors.append(
@@ -318,7 +313,6 @@ class ControllerSettings:
             )
         if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:
             errors.append(
-                f"subscription_lifetime_s is {self.subscription_lifetime_s}: must be above 0, or none to have it "
-                "measured"
+                f"subscription_lifetime_s is {self.subscription_lifetime_s}: must be above 0, or none to measure it"
             )
         return errors

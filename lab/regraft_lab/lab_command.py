@@ -31,7 +31,7 @@ def psoop(
         bool, typer.Option("--quick", help="Fewer networks and shorter runs: 1 to 2 minutes instead of 25.")
     ] = False,
     json_file: JsonFile = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/psoop"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the results.")] = Path("out/psoop"),
     seed: Seed = 1,
     data: Annotated[
         Path | None,
@@ -56,7 +56,9 @@ def pop_grape(
         bool, typer.Option("--quick", help="One testbed and fewer workloads: about 2 minutes instead of 10.")
     ] = False,
     json_file: JsonFile = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/pop-grape"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the results.")] = Path(
+        "out/pop-grape"
+    ),
     seed: Seed = 1,
 ) -> None:
     """Run the evaluation of Cheung09 (moving publishers by POP and GRAPE) and compare with our planner.
@@ -78,7 +80,9 @@ def dynatops(
         bool, typer.Option("--quick", help="Fewer settings and shorter runs: 1 to 2 minutes instead of 20.")
     ] = False,
     json_file: JsonFile = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/dynatops"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the results.")] = Path(
+        "out/dynatops"
+    ),
     seed: Seed = 1,
     data: Annotated[
         Path | None,
@@ -101,7 +105,7 @@ def dynatops(
 def octopia(
     quick: Annotated[bool, typer.Option("--quick", help="Shorter bursts: 1 to 2 minutes.")] = False,
     json_file: JsonFile = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/octopia"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the results.")] = Path("out/octopia"),
     seed: Seed = 1,
     quotes: Annotated[
         Path | None,
@@ -130,7 +134,7 @@ def mincost(
         bool, typer.Option("--quick", help="Fewer and smaller networks: 2 minutes instead of hours.")
     ] = False,
     json_file: JsonFile = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/mincost"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the results.")] = Path("out/mincost"),
     seed: Seed = 1,
     data: Annotated[
         Path | None,

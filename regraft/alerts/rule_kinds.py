@@ -132,8 +132,7 @@ class LevelRule(Rule):
             errors.append(f"above is {self.above:g}: must be at least 0")
         if self.clear_below > self.above:
             errors.append(
-                f"clear_below is {self.clear_below:g}, but above is {self.above:g}: clear_below must not be the "
-                "larger of the two"
+                f"clear_below is {self.clear_below:g}, but above is {self.above:g}: clear_below must not exceed it"
             )
         if self.of != "both" and not self.on.startswith("queue."):
             errors.append(f"of is {self.of!r}: only queues belong to brokers or links: leave it out")

@@ -29,17 +29,21 @@ READ_S_MAX = 30.0
 Expect = Annotated[
     Path | None,
     typer.Option(
-        "--expect", metavar="EXPECTED", help="Compare with this file; exit with 1 if the recording's alerts differ."
+        "--expect",
+        metavar="EXPECTED",
+        help="Compare with this file; exit with 1 if the alerts of the recording differ.",
     ),
 ]
 Write = Annotated[
     Path | None,
-    typer.Option("--write", metavar="EXPECTED", help="Write the recording's alerts as a file of expected ones."),
+    typer.Option(
+        "--write", metavar="EXPECTED", help="Write the alerts of the recording to this file, as expected ones."
+    ),
 ]
 
 alerts_app = typer.Typer(
     no_args_is_help=True,
-    help="""Alert rules: list them, try them on a recording, show active alerts.
+    help="""List alert rules, try them on a recording, and show active alerts.
 
 Try rules on a recording before you use them: `regraft alerts rules RULES FILE`.""",
 )
@@ -49,10 +53,10 @@ Try rules on a recording before you use them: `regraft alerts rules RULES FILE`.
 def rules(
     rules_file: Annotated[
         Path | None,
-        typer.Argument(metavar="RULES", help="The rules, TOML; default: alerts.rules_file, else the built-in ones."),
+        typer.Argument(metavar="RULES", help="Rules file (TOML); default: alerts.rules_file, else the built-in rules."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A recording to try them on, see `regraft record`.")
+        Path | None, typer.Argument(metavar="FILE", help="Recording to try them on (see `regraft record`).")
     ] = None,
     expect: Expect = None,
     write: Write = None,
@@ -60,10 +64,10 @@ def rules(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Check and print alert rules; with a recording, show what they would raise and clear in it, and when.
+    """Check and print alert rules; with a recording, show the alerts that they would raise and clear, and when.
 
-    Rules run over the recording in its own time, without Kafka. One without state (`regraft record` without --all) is
-    aggregated first, with the windows of its run. Times are seconds from its start.
+    Rules run on the recording in its own time, without Kafka. A recording without state (`regraft record` without
+    --all) is aggregated first, with the windows of its run. Times are seconds from its start.
 
     Examples: `regraft alerts rules > rules.toml`; `regraft alerts rules rules.toml --json`;
     `regraft alerts rules rules.toml out/rec.avro`;
@@ -74,7 +78,7 @@ def rules(
         _try_rules(settings, rules_file, file, expect, write, as_json=as_json)
         return
     if expect is not None or write is not None:
-        raise typer.BadParameter("--expect and --write go with rules and a recording: give RULES FILE")
+        raise typer.BadParameter("--expect and --write need rules and a recording: give RULES FILE")
     _print_rules(rules_file or settings.alerts.rules_file, as_json=as_json)
 
 
@@ -93,13 +97,13 @@ def _print_rules(rules_file: Path | None, *, as_json: bool) -> None:
 
 @alerts_app.command(name="list")
 def list_alerts(
-    count: Annotated[int, typer.Option("--last", min=0, help="How many of the cleared alerts to list.")] = 20,
+    count: Annotated[int, typer.Option("--last", min=0, help="Number of cleared alerts to list.")] = 20,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List active and recently cleared alerts from Kafka: since when, what, and who was notified.
+    """List active and recently cleared alerts from Kafka: time, message, and who was notified.
 
     Examples: `regraft alerts list`; `regraft alerts list --last 0 --json`.
     """
@@ -115,9 +119,9 @@ def list_alerts(
         return
     typer.echo(f"{len(active)} active {'alert' if len(active) == 1 else 'alerts'}.")
     if active or recent:
-        heads = ("since", "status", "severity", "rule", "subject", "what", "notified")
+        heads = ("since", "status", "severity", "rule", "subject", "message", "notified")
         rows = [_row(alert) for alert in (*active, *recent)]
-        print_table(heads, rows, wraps=["what", "notified"], drops=["notified", "since", "what"])
+        print_table(heads, rows, wraps=["message", "notified"], drops=["notified", "since", "message"])
 
 
 def _try_rules(
@@ -133,7 +137,7 @@ def _try_rules(
     book = load_rules(rules_file)
     expected = None if expect is None else read_expected(expect)
     recording = open_recording(file, settings.recordings)
-    with show_progress("Rules over the recording", recording.count) as advance:
+    with show_progress("Rules on the recording", recording.count) as advance:
         rehearsal = rehearse_rules(
             recording,
             book,

@@ -13,7 +13,7 @@ from regraft.commands.print_table import print_table
 
 
 def audit(
-    count: Annotated[int, typer.Option("--last", min=1, help="How many of the newest to show.")] = 50,
+    count: Annotated[int, typer.Option("--last", min=1, help="Number of entries to show, newest first.")] = 50,
     about: Annotated[
         str | None, typer.Option("--about", metavar="SUBJECT", help="Only this plan or broker; 'overlay' for pauses.")
     ] = None,
@@ -22,7 +22,7 @@ def audit(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Show every order, forged ones included: who, when, from where, and with what outcome.
+    """Show every order, including rejected forgeries: who, when, where from, and the outcome.
 
     Examples: `regraft audit`; `regraft audit --about plan-7 --json`.
     """

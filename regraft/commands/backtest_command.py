@@ -25,17 +25,17 @@ PRINTED = Path("-")
 JsonFile = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
 ]
-CsvFile = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the figures as CSV, one a row.")]
+CsvFile = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the figures as CSV, one per row.")]
 
 
 def backtest(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, or the folder that it is in.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recording, or the folder that contains it.")],
     planner: Annotated[
         list[str] | None,
         typer.Option(
             "--planner",
             metavar="NAME",
-            help="Planner to run, joined by +; repeat to compare; auto compares all. Default: as recorded.",
+            help="Planner to run (join several with +); repeat to compare; auto compares all. Default: as recorded.",
         ),
     ] = None,
     assignments: Annotated[
@@ -51,17 +51,17 @@ def backtest(
         typer.Option("--closed-loop-s", metavar="SECONDS", help="Seconds of the run to emulate again; 0 for none."),
     ] = CLOSED_LOOP_S,
     resimulate: Annotated[
-        bool, typer.Option("--resimulate", help="Emulate even a recording that the emulator did not make.")
+        bool, typer.Option("--resimulate", help="Emulate even a recording that is not from the emulator.")
     ] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where figures and drawings go.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Directory for figures and charts.")] = None,
     json_file: JsonFile = None,
     csv_file: CsvFile = None,
 ) -> None:
-    """Run planners over a recording and compare what each would have achieved. Needs neither Kafka nor Spark.
+    """Run planners on a recording and compare their results. Needs neither Kafka nor Spark.
 
     The open loop always runs: each planner decides on the recorded windows by the controller's own rules, on its own
-    overlay. The closed loop runs if the emulator made the recording: each planner acts on the emulator again, and the
-    ledger counts what was lost. The recorded settings apply unless --set overrides them.
+    overlay. The closed loop runs if the recording is from the emulator: each planner acts on the emulator again, and
+    the ledger counts what was lost. The recorded settings apply unless --set overrides them.
 
     Examples: `regraft backtest rec.avro --planner swap_links_ci --planner swap_links_cost --out out/backtest`;
     `regraft backtest rec.avro --planner swap_links_cost --set controller.decision.noise_factor=3 --closed-loop-s 0`.
@@ -89,7 +89,7 @@ def backtest(
             typer.echo(f"Cannot backtest: {sentence.rstrip('.')}.", err=True)
         raise typer.Exit(EXIT_CALL) from None
     except KeyboardInterrupt:
-        typer.echo("Stopped by Ctrl-C: nothing was written.", err=True)
+        typer.echo("Interrupted: nothing was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _write(result, options, out, json_file, csv_file)
     _show(result, options, out, is_json_only=is_json_only)

@@ -17,7 +17,7 @@ QUICK_RUNNING_S = 75.0
 
 SettingsFile = Annotated[
     Path | None,
-    typer.Option("--settings", metavar="FILE", help="TOML file with settings; `regraft settings --example` makes one."),
+    typer.Option("--settings", metavar="FILE", help="Settings file (TOML); `regraft settings --example` prints one."),
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -27,11 +27,14 @@ Bootstrap = Annotated[
     str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, stored with the order and shown.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded with the order.")]
 By = Annotated[
     str,
     typer.Option(
-        "--by", metavar="NAME", help="Who gives the order.", show_default="whose key signs it, else your login name"
+        "--by",
+        metavar="NAME",
+        help="Your name, recorded with the order.",
+        show_default="name of the key that signs it, else your login name",
     ),
 ]
 Lasting = Annotated[
@@ -44,15 +47,15 @@ PlannerName = Annotated[
     typer.Option(
         "--planner",
         metavar="NAME",
-        help="The planner that decides, several joined by +; regraft list planners lists them.",
+        help="Planner that decides (join several with +); `regraft list planners` lists them.",
     ),
 ]
 ShadowNames = Annotated[
     list[str] | None,
-    typer.Option("--shadow", metavar="NAME", help="A shadow planner: it decides but does not act; repeat for more."),
+    typer.Option("--shadow", metavar="NAME", help="Shadow planner, which decides but does not act; repeat for more."),
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark's master, default local[2]; a cluster's: spark://.")
+    str | None, typer.Option("--master", metavar="URL", help="Spark master; default local[2], spark:// for a cluster.")
 ]
 DryRun = Annotated[
     bool | None,
@@ -66,12 +69,12 @@ ActOnDeaths = Annotated[
     bool | None,
     typer.Option(
         "--act-on-deaths/--review-deaths",
-        help="In a dry run: repair after deaths without approval, or hold repairs, too.",
+        help="In a dry run, repair after deaths without approval, or hold repairs for approval, too.",
         show_default="review-deaths",
     ),
 ]
 EmulatedBrokers = Annotated[
-    bool, typer.Option("--emulate", help="The brokers are those of `regraft stage emulate`: needs no inventory.")
+    bool, typer.Option("--emulate", help="Use the brokers of `regraft stage emulate`, which need no inventory.")
 ]
 Scenario = Annotated[
     str | None,
@@ -80,11 +83,11 @@ Scenario = Annotated[
     ),
 ]
 Duration = Annotated[
-    float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after the start; default 180.")
+    float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after startup; default 180.")
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", help="Notifications per second of each publisher, default 4; not with chord."),
+    typer.Option("--rate", help="Notifications per second of each publisher; default 4; not for chord."),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help=f"Run for {QUICK_RUNNING_S:.0f} s, up to a minute longer on a busy machine.")
@@ -95,7 +98,10 @@ WithDashboard = Annotated[
 ]
 Secure = Annotated[bool, typer.Option("--secure", help="Run Kafka and Valkey with TLS, logins and access lists.")]
 RecordTo = Annotated[
-    Path | None, typer.Option("--record", metavar="FILE", help="Record all topics at the end, like out/rec.avro.")
+    Path | None,
+    typer.Option(
+        "--record", metavar="FILE", help="Record all topics in this file at the end, for example out/rec.avro."
+    ),
 ]
 RecordedFor = Annotated[
     float | None, typer.Option("--duration", metavar="SECONDS", help="Stop after this many seconds.")

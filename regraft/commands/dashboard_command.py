@@ -18,35 +18,38 @@ if TYPE_CHECKING:
 
 dashboard_app = typer.Typer(
     no_args_is_help=True,
-    help="Tokens to give orders with on the dashboard (docs/dashboard.md), which `regraft stage dashboard` serves.",
+    help=(
+        "Issue and revoke tokens for orders on the dashboard, which `regraft stage dashboard` serves "
+        "(docs/dashboard.md)."
+    ),
 )
 
 
 @dashboard_app.command()
 def token(
     which: Annotated[
-        str | None, typer.Argument(metavar="ID", help="With --revoke: its id, or the token itself.")
+        str | None, typer.Argument(metavar="ID", help="With --revoke: the ID of the token, or the token itself.")
     ] = None,
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; orders carry this name.")] = "",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Name of its holder, recorded with each order.")] = "",
     hours: Annotated[float, typer.Option("--hours", help="Lifetime in hours.")] = 8.0,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Allow reading only, where dashboard.login_to_read requires a token.")
+        bool, typer.Option("--read-only", help="Allow reading only, if dashboard.login_to_read requires a token.")
     ] = False,
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="Instead of making one, revoke the one with this ID.")
+        bool, typer.Option("--revoke", help="Revoke the token with this ID instead of issuing one.")
     ] = False,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Make a token for an operator: its holder may give orders on the dashboard until it expires.
+    """Issue a token to an operator, who may give orders on the dashboard until it expires.
 
     Needs the dashboard's secret: dashboard.secret_file, or dashboard.secret, which is better set as
-    REGRAFT_DASHBOARD__SECRET than on a command line. The token's id, printed with it, revokes this one; a new secret
-    revokes all of them.
+    REGRAFT_DASHBOARD__SECRET than on a command line. The token's ID, printed with it, revokes only this token; a new
+    secret revokes all of them.
 
-    With --revoke, dashboards that read the same dashboard.revoked_file refuse the token from now on. Run it where the
-    dashboard runs, or anywhere that file can be written; no dashboard needs a restart.
+    With --revoke, dashboards that read the same dashboard.revoked_file refuse the token from now on. Run this where the
+    dashboard runs, or anywhere that can write the file; no dashboard needs a restart.
 
     Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`;
     `regraft dashboard token --by "wall screen" --read-only`; `regraft dashboard token --revoke 3f9c2a7be01d4c58`.
@@ -58,9 +61,7 @@ def token(
         _revoke(which, settings)
         return
     if which is not None or not by:
-        raise typer.BadParameter(
-            "give --by with the name of who will hold it" if which is None else "ID is for --revoke"
-        )
+        raise typer.BadParameter("give --by with the name of its holder" if which is None else "ID is for --revoke")
     _make(settings, by, hours, read_only=read_only, as_json=as_json)
 
 
@@ -70,7 +71,7 @@ def _make(dashboard: DashboardSettings, by: str, hours: float, *, read_only: boo
     secret = read_secret(dashboard)
     if secret is None:
         raise TokenSecretError(
-            "There is no secret to sign tokens with: set dashboard.secret_file or "
+            "No secret to sign tokens with is set: set dashboard.secret_file or "
             "REGRAFT_DASHBOARD__SECRET as for the dashboard."
         )
     now_s, scope = time.time(), READ_SCOPE if read_only else SCOPE
@@ -80,7 +81,7 @@ def _make(dashboard: DashboardSettings, by: str, hours: float, *, read_only: boo
         answer = {"token": made, "id": id_of(made), "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}
         typer.echo(json.dumps(answer))
     else:
-        typer.echo(f"Id of the token, to revoke it with: {id_of(made)}", err=True)
+        typer.echo(f"ID of the token, for --revoke: {id_of(made)}", err=True)
         typer.echo(made)
 
 

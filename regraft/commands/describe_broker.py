@@ -69,7 +69,7 @@ def member_row(member: Member) -> tuple[str, str, str, str]:
     if len(member.deaths_ms) > 1:
         parts.append(f"{len(member.deaths_ms)} recent deaths")
     if member.returns_ms >= TIME_MS_MAX:
-        parts.append("does not rejoin by itself")
+        parts.append("does not rejoin automatically")
     elif member.returns_ms:
         parts.append(f"may rejoin from {time_text(member.returns_ms)}")
     if member.facts is not None and member.facts.address:

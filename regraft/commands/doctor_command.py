@@ -20,9 +20,9 @@ def doctor(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Check this machine: what it has, what is missing, and how to fix it.
+    """Check this machine, and explain how to fix each problem.
 
-    If Kafka or Valkey is configured, it is also checked: name, port, TLS, certificate, login, rights to the topics.
+    If Kafka or Valkey is configured, the check includes its name, port, TLS, certificate, login and topic rights.
     Changes nothing. Exits with 1 if something is missing.
 
     Examples: `regraft doctor`; `regraft doctor --bootstrap kafka:9093 --settings regraft.toml`.
@@ -48,6 +48,6 @@ def doctor(
         typer.echo(json.dumps(fields, indent=2))
     else:
         rows = [(each.name, str(each.status), each.found, each.to_do) for each in findings]
-        print_table(("what", "state", "found", "what to do"), rows, wraps=["found", "what to do"])
+        print_table(("check", "state", "found", "remedy"), rows, wraps=["found", "remedy"])
     if any(each.status is FindingStatus.MISSING for each in findings):
         raise typer.Exit(EXIT_FAILED)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 ANSWER_S_MAX = 5.0
 UNSIGNED = (
-    "This order is not signed, as there is no key for orders (orders.key_file): the controller "
-    "follows it only if orders.allow_unsigned is set. `regraft keys create NAME` makes a key."
+    "This order is unsigned, because there is no key for orders (orders.key_file): the controller "
+    "follows it only if orders.allow_unsigned is set. `regraft keys create NAME` creates one."
 )
 
 

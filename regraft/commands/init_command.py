@@ -27,21 +27,23 @@ class Question:
     default: str
 
 
-KAFKA = Question("kafka", "bootstrap", "Kafka servers, host:port with commas", "127.0.0.1:9092")
+KAFKA = Question("kafka", "bootstrap", "Kafka servers (host:port, comma-separated)", "127.0.0.1:9092")
 NAMESPACE = Question("kafka", "namespace", "Prefix of all topic names", "regraft")
-AUTHORITY = Question("kafka.security", "ca_file", "CA certificates to verify Kafka with, none for plain text", "none")
+AUTHORITY = Question(
+    "kafka.security", "ca_file", "File with the CA certificates for TLS to Kafka, none for plain text", "none"
+)
 MORE = """\
 Add to it what you use (docs/settings.md):
-  the dashboard                        redis.url, of a Valkey or Redis
+  the dashboard                        redis.url, of Valkey or Redis
   Kafka with logins                    kafka.security.mechanism, username, password_file
-  alerts by mail, chat or webhook      alerts.targets, alerts.webhooks (hold secrets: better as variables)
+  alerts by mail, chat or webhook      alerts.targets, alerts.webhooks (secrets: better in the environment)
   metrics for Prometheus               metrics_port in the table of each stage
 """
 DIRECTORY = Question("run", "directory", "Directory for a run's files", "out/run")
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist yet.")] = Path(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; it must not exist yet.")] = Path(
         "regraft.toml"
     ),
     bootstrap: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=f"{KAFKA.text}.")] = None,
@@ -52,7 +54,7 @@ def init(
         bool | None, typer.Option("--act/--review", help="Execute plans automatically, or require approval.")
     ] = None,
 ) -> None:
-    """Write a settings file with what differs between sites; at a terminal, ask for what no option sets.
+    """Create a settings file for your site; at a terminal, ask for anything not given as an option.
 
     Without a terminal, defaults apply. All other settings keep their defaults (`regraft settings --example`).
 
@@ -61,7 +63,7 @@ def init(
     from regraft.settings.run_settings import SettingsError, load_settings
 
     if file.exists():
-        typer.echo(f"{file} exists: name another file, or remove it.", err=True)
+        typer.echo(f"{file} already exists: name a different file, or remove it.", err=True)
         raise typer.Exit(EXIT_CALL)
     given = {KAFKA: bootstrap, NAMESPACE: namespace, AUTHORITY: ca_file, DIRECTORY: directory}
     answers = {question: _answer(question, value) for question, value in given.items()}

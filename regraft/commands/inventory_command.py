@@ -22,21 +22,24 @@ if TYPE_CHECKING:
 DEGREE_MAX = 8
 
 inventory_app = typer.Typer(
-    no_args_is_help=True, help="The file that lists your brokers: make one, check one (docs/inventory.md)."
+    no_args_is_help=True, help="Create or check the file that lists your brokers (docs/inventory.md)."
 )
 
 Brokers = Annotated[
     str | None,
     typer.Option(
-        metavar="NAMES|FILE.csv", help="Names with commas, or a table: broker, latitude, longitude, region..."
+        metavar="NAMES|FILE.csv",
+        help="Comma-separated names, or a table with columns broker, latitude, longitude, region...",
     ),
 ]
 RoundTrips = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="Table of from, to, rtt_ms, or a node's status (node-*.json); repeat for more."),
+    typer.Option(
+        metavar="FILE", help="Table with columns from, to, rtt_ms, or a node's status (node-*.json); repeat for more."
+    ),
 ]
 Topology = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A network as .graphml or .gml, as in the Topology Zoo.")
+    Path | None, typer.Option(metavar="FILE", help="Network as a .graphml or .gml file, as in the Topology Zoo.")
 ]
 Weight = Annotated[
     str | None,
@@ -48,7 +51,9 @@ Nats = Annotated[
 ]
 PriceTable = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Table of from, to, price_per_gb between regions; to is `clients` for clients."),
+    typer.Option(
+        metavar="FILE", help="Table with columns from, to, price_per_gb between regions; to is `clients` for clients."
+    ),
 ]
 Currency = Annotated[str | None, typer.Option(metavar="NAME", help="With --prices: their currency.")]
 MessageBytes = Annotated[
@@ -66,9 +71,12 @@ def make(
     prices: PriceTable = None,
     currency: Currency = None,
     message_bytes: MessageBytes = None,
-    degree_max: Annotated[int, typer.Option(min=1, help="Most links of a broker.")] = DEGREE_MAX,
+    degree_max: Annotated[int, typer.Option(min=1, help="Maximum number of links per broker.")] = DEGREE_MAX,
     clients_move: Annotated[
-        bool, typer.Option("--clients-move", help="Plans may move clients: not next to nodes, whose clients stay.")
+        bool,
+        typer.Option(
+            "--clients-move", help="Let plans move clients; not with nodes, whose clients stay where they connect."
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Default: inventory.json in the run directory.")
@@ -76,10 +84,10 @@ def make(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Make an inventory from what you know, and print what is odd about it.
+    """Create an inventory from the given sources, and print any oddities.
 
-    With --brokers, only these are brokers; the other sources then give delays. Delays that no source gives follow from
-    the known ones along paths, or from places; without either, all links cost the same until nodes have measured them.
+    With --brokers, only these are brokers; the other sources then give delays. Missing delays are derived from
+    known ones along paths, or from positions; without either, all links cost the same until nodes measure them.
 
     Examples: `regraft inventory make --brokers b01,b02,b03`;
     `regraft inventory make --brokers brokers.csv --round-trips rtt.csv`;
@@ -92,10 +100,10 @@ def make(
 
     file = out or settings_of(assignments, settings_file).controller.inventory_path
     if file.exists():
-        typer.echo(f"{file} exists: name another file by --out, or remove it.", err=True)
+        typer.echo(f"{file} already exists: name a different file with --out, or remove it.", err=True)
         raise typer.Exit(EXIT_CALL)
     if weight and not topology:
-        raise typer.BadParameter("--weight is of the links of --topology: give both")
+        raise typer.BadParameter("--weight names an attribute of the links in --topology: give both")
     brokers_found = combined(_sources(brokers, round_trips, topology, weight, nats_monitoring))
     tariff = _tariff(prices, currency, message_bytes)
     inventory, notes = build_inventory(brokers_found, Wishes(degree_max, not clients_move, tariff))
@@ -112,13 +120,13 @@ def check(
         Path | None, typer.Argument(metavar="FILE", help="Default: inventory.json in the run directory.")
     ] = None,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Only print the JSON schema of inventories, for editors and programs.")
+        bool, typer.Option("--schema", help="Print only the JSON schema of inventories, for editors and programs.")
     ] = False,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Check an inventory: what is wrong, each with its pair or field, and what is odd.
+    """Check an inventory: list errors, each with its pair or field, and oddities.
 
     Exits with 1 if something is wrong.
 
@@ -200,4 +208,4 @@ def _print_oddities(oddities: list[str]) -> None:
     for oddity in oddities:
         typer.echo(f"Note: {oddity}.")
     if not oddities:
-        typer.echo("Nothing is odd about it.")
+        typer.echo("No oddities found.")

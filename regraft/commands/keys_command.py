@@ -18,9 +18,9 @@ DAYS_MAX = 3_650
 
 keys_app = typer.Typer(
     no_args_is_help=True,
-    help="""Make and list the keys that orders are signed with.
+    help="""Create and list the keys that sign orders.
 
-The controller follows an order only when a key that it trusts has signed it (docs/security.md). Everyone who gives
+The controller follows an order only if a key that it trusts has signed it (docs/security.md). Everyone who gives
 orders has a private key; the controller and the alert stage read the public keys from a file and reload it when it
 changes.""",
 )
@@ -28,17 +28,17 @@ changes.""",
 
 @keys_app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will sign orders with it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of its holder, who signs orders with it.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: NAME.key.")] = None,
     days: Annotated[int, typer.Option("--days", min=1, max=DAYS_MAX, help="Days until the key expires.")] = 365,
     orders: Annotated[
         list[OrderKind] | None, typer.Option("--order", help="Allow only these orders; repeat for more. Default: all.")
     ] = None,
     for_others: Annotated[
-        bool, typer.Option("--for-others", help="It signs orders for other operators, as a dashboard does.")
+        bool, typer.Option("--for-others", help="Let it sign orders on behalf of other operators, as a dashboard does.")
     ] = False,
 ) -> None:
-    """Make a key: the private part in a file that only you can read, and the line that makes others trust it.
+    """Create a key: write the private part to a file that only you can read, and print the line for trusted keys.
 
     Examples: `regraft keys create ana >> trusted.toml`; `regraft keys create dashboard --for-others`;
     `regraft keys create night-shift --days 30 --order pause --order resume`.
@@ -50,8 +50,8 @@ def create(
     not_after = datetime.fromtimestamp(time.time() + days * DAY_S, UTC)
     setting = "orders.dashboard_key_file" if for_others else "orders.key_file or REGRAFT_ORDERS__KEY_FILE"
     typer.echo(
-        f"{file} is the private key of {name}: show it to nobody else, and name it in {setting}. "
-        "Add the next line to the file named in orders.trusted_keys_file.",
+        f"{file} is the private key of {name}: keep it secret, and set {setting} to it. Add the "
+        "next line to the file named in orders.trusted_keys_file.",
         err=True,
     )
     typer.echo(key.trusted_line(not_after, orders or (), for_others=for_others))
@@ -59,14 +59,14 @@ def create(
 
 @keys_app.command(name="list")
 def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Show the keys that stages with these settings trust, their expiry and what they may order."""
+    """Show the keys that stages with these settings trust, their expiry and the orders that they may sign."""
     from regraft.infra.orders.order_keys import OrderKeyError, read_trusted_keys
     from regraft.schemas.write_times import time_text
 
     settings = settings_of(assignments, settings_file).orders
     file = settings.trusted_file
     if file is None:
-        raise OrderKeyError("No file of trusted keys is set: give orders.trusted_keys_file.")
+        raise OrderKeyError("No file of trusted keys is set: set orders.trusted_keys_file.")
     keys, now_ms = read_trusted_keys(file), int(time.time() * 1000)
     if as_json:
         rows = [

@@ -25,10 +25,10 @@ class Listed(StrEnum):
 def list_names(
     what: Annotated[Listed, typer.Argument(metavar="WHAT", help="What to list.")], as_json: AsJson = False
 ) -> None:
-    """List the planners or the metrics, with what each is for.
+    """List the planners or the metrics, with the purpose of each.
 
-    - `planners`: the kind of overlay that each plans for, what it changes, where it comes from. Planners of other
-      packages are found by their entry points; one that cannot be loaded is listed with the reason.
+    - `planners`: the kind of overlay that each plans for, the changes that it proposes, and its origin. Planners of
+      other packages are found by their entry points; one that cannot be loaded is listed with the reason.
     - `metrics`: name, type, labels and meaning. A stage serves them at /metrics on its `metrics_port`, the dashboard on
       its own port, along with /health and /ready; process_... (memory, CPU time, open files) are added. Durations are
       in ms.

@@ -31,13 +31,13 @@ READ_S_MAX = 30.0
 
 members_app = typer.Typer(
     no_args_is_help=True,
-    help="""Show the brokers of the fleet, add, drain or maintain one, declare one dead.
+    help="""Show the brokers of the fleet; add, drain, maintain or remove one, or declare it dead.
 
 The fleet starts with the inventory file; later changes are stored in Kafka and survive restarts.""",
 )
 
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
-BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER", help="One name or several.")]
+BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER", help="One or more brokers.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Links = Annotated[
     list[str] | None,
@@ -77,7 +77,7 @@ def list_members(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the brokers: state, since when and why, recent deaths, when a dead one may rejoin, and which ask to join.
+    """List the brokers: state, time and reason of its last change, recent deaths, earliest return, requests to join.
 
     Without an inventory on this machine, only brokers with a record in Kafka are listed.
 
@@ -99,7 +99,7 @@ def list_members(
         if (count := sum(member.state is one for member in members_of.values()))
     )
     typer.echo(
-        f"{len(members_of)} brokers: {counts}" if members_of else "No brokers known: there is no inventory here."
+        f"{len(members_of)} brokers: {counts}" if members_of else "No known brokers: there is no inventory here."
     )
 
 
@@ -119,7 +119,7 @@ def add(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Add a broker: it joins the overlay by a lossless plan as soon as it runs.
+    """Add a broker; it joins the overlay through a lossless plan as soon as it runs.
 
     Give the cost of its links (--link), its position (--position), or both. For a broker that announces itself, give
     only what should differ from its announcement.
@@ -139,7 +139,7 @@ def add(
     strangers = sorted({link.peer for link in facts.link_costs} - members.keys())
     if inventory.exists() and strangers:
         raise typer.BadParameter(f"there is no broker {strangers[0]} to link to: see `regraft members list`")
-    _order(settings, members, OrderKind.ADD, [broker], reason, by, "{} is to join.", facts)
+    _order(settings, members, OrderKind.ADD, [broker], reason, by, "{} will join.", facts)
 
 
 @members_app.command()
@@ -174,15 +174,19 @@ def dead(
 ) -> None:
     """Declare brokers dead without waiting for the controller to detect it: the overlay is repaired at once.
 
-    Anything in them and on their links is lost, even if they still run. If more than half of the fleet falls silent at
-    once, only this order declares brokers dead.
+    Everything that they hold or that is in transit on their links is lost, even if they still run. If more than half of
+    the fleet falls silent at once, only this order declares brokers dead.
 
     Example: `regraft members dead b07 b08 --yes --reason "the site is on fire"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
     members = _known(settings)
     _check(members, OrderKind.DEAD, brokers, None, is_whole=settings.controller.inventory_path.exists())
-    _confirm(yes, f"Anything in {', '.join(brokers)} and on their links is lost, even if they run. Are they dead?")
+    _confirm(
+        yes,
+        f"Everything held by {', '.join(brokers)} or in transit on their links is lost, even if they run. Are they "
+        "dead?",
+    )
     done = "{0} is declared dead; `regraft status` shows the repair."
     _order(settings, members, OrderKind.DEAD, brokers, reason, by, done)
 
@@ -197,7 +201,7 @@ def remove(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Remove brokers that are dead or never joined: they do not rejoin by themselves.
+    """Remove brokers that are dead or never joined; they do not rejoin automatically.
 
     Example: `regraft members remove b07 --yes --reason "scrapped"`.
     """

@@ -19,12 +19,12 @@ from regraft.overlay.read_inventory import load_inventory
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
-nodes_app = typer.Typer(no_args_is_help=True, help="Prepare the machines of nodes (docs/nodes.md).")
+nodes_app = typer.Typer(no_args_is_help=True, help="Prepare the machines that run nodes (docs/nodes.md).")
 
 
 @nodes_app.callback()
 def _nodes() -> None:
-    """Prepare the machines of nodes (docs/nodes.md)."""
+    """Prepare the machines that run nodes (docs/nodes.md)."""
 
 
 @nodes_app.command("init")
@@ -33,28 +33,28 @@ def init_nodes(
         Path,
         typer.Argument(
             metavar="TABLE.csv",
-            help="A line for each broker: broker, address (host:port for other nodes), connector, further "
+            help="One line per broker: broker, address (host:port for other nodes), connector, further "
             "[node] settings.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A folder for each broker is made in it.")] = Path(
-        "out/nodes"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory in which a folder for each broker is created.")
+    ] = Path("out/nodes"),
     inventory_file: Annotated[
         Path | None,
         typer.Option("--inventory", metavar="FILE", help="Default: inventory.json in the run directory."),
     ] = None,
     directory: Annotated[
-        str, typer.Option(metavar="DIR", help="Where the folder's files will be on the broker's machine.")
+        str, typer.Option(metavar="DIR", help="Directory of these files on the broker's machine.")
     ] = "/var/lib/regraft",
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Write the settings, inventory.json and peers.json of each node, into a folder for each broker.
+    """Write the settings, inventory.json and peers.json of each node, in one folder per broker.
 
-    What is set for Kafka and [node] here holds for all nodes; columns of the table are settings of one. All that is
-    wrong is listed, and then nothing is written.
+    The settings of Kafka and [node] given here apply to all nodes; columns of the table apply to one. All
+    errors are listed; if there are any, nothing is written.
 
     Example: `regraft nodes init nodes.csv --bootstrap kafka:9092`, then copy `out/nodes/b01` to `/var/lib/regraft` of
     b01's machine, and start `regraft stage node --settings /var/lib/regraft/node.toml` there.
@@ -73,7 +73,7 @@ def init_nodes(
     typer.echo(f"Start each node there with: regraft stage node --settings {shlex.quote(f'{directory}/{SETTINGS}')}")
     if "kafka.bootstrap" not in settings.chosen:
         typer.echo(
-            f"Note: kafka.bootstrap is {settings.kafka.bootstrap}, as you gave none: nodes look for Kafka there."
+            f"Note: kafka.bootstrap is {settings.kafka.bootstrap}, because none was given: nodes look for Kafka there."
         )
 
 
@@ -82,7 +82,7 @@ def _write(files: Mapping[str, str], out: Path) -> None:
     from regraft.schemas.status_file import replace_file
 
     if there := sorted(name for name in files if (out / name).exists()):
-        typer.echo(f"{out / there[0]} exists: name another folder by --out, or remove it.", err=True)
+        typer.echo(f"{out / there[0]} already exists: name a different folder with --out, or remove it.", err=True)
         raise typer.Exit(EXIT_CALL)
     for name, text in files.items():
         replace_file(out / name, text)

@@ -39,7 +39,7 @@ def with_new_names(words: Sequence[str]) -> list[str]:
     for old, new in NEW_NAMES.items():
         if tuple(words[: len(old)]) == old:
             hint = f"`regraft {' '.join(old)}` is now `regraft {' '.join(new)}`"
-            typer.echo(f"Warning: {hint}; the former name ends with the next release.", err=True)
+            typer.echo(f"Warning: {hint}; the old name will be removed in the next release.", err=True)
             return [*new, *words[len(old) :]]
     return list(words)
 

@@ -26,7 +26,7 @@ def pause(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Stop the controller from deciding until `regraft resume`. A plan in progress is executed to its end.
+    """Stop the controller from deciding until `regraft resume`. A plan in progress is completed.
 
     Example: `regraft pause --reason "patching the brokers" --for 90`.
     """
@@ -65,14 +65,14 @@ def maintain(
 ) -> None:
     """Put a broker into maintenance: it gets no new links or clients and raises no alerts until --end.
 
-    With --evacuate its clients move away, in plans like any others: publishers and subscribers on a tree, users on a
+    With --evacuate, its clients move away in ordinary plans: publishers and subscribers on a tree, users on a
     ring, publishers on a structured cyclic overlay. It keeps forwarding what crosses it.
 
     Examples: `regraft members maintain b07 --evacuate --reason "new disks" --for 120`;
     `regraft members maintain b07 --end`.
     """
     if is_over and (evacuate or minutes is not None):
-        raise typer.BadParameter("--end ends the maintenance: --evacuate and --for go with its beginning")
+        raise typer.BadParameter("--end ends the maintenance: --evacuate and --for apply only to its beginning")
     until_ms = _until_ms(reason or (RETURNED if is_over else ""), minutes)
     settings = settings_of(assignments, settings_file, bootstrap)
     if is_over:
@@ -80,7 +80,7 @@ def maintain(
         return
     _check_broker(broker, settings.controller.inventory_path)
     answer = give_order(settings, OrderKind.MAINTAIN, broker, by, reason, until_ms=until_ms, evacuate=evacuate)
-    leaving = ", its clients move away" if evacuate else ""
+    leaving = " and its clients move away" if evacuate else ""
     ends = f"`regraft members maintain {broker} --end` ends it."
     print_answer(answer, f"{broker} is in maintenance{_end(minutes)}{leaving}: {reason}. {ends}")
 

@@ -33,15 +33,15 @@ CHANGE_WIDTH_MAX = 40
 
 plans_app = typer.Typer(
     no_args_is_help=True,
-    help="""Show plans, and approve or cancel the one that waits.
+    help="""Show plans, and approve or cancel the one that waits for approval.
 
-With `regraft run --dry-run` a plan waits for an operator. What is approved is executed exactly as shown, or refused as
-stale when the overlay or its traffic has changed meanwhile.""",
+With `regraft run --dry-run`, plans wait for an operator. An approved plan is executed exactly as shown, or refused as
+stale if the overlay or its traffic has changed meanwhile.""",
 )
 
-PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Its name, plan-7 for example.")]
+PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan, for example plan-7.")]
 WaitS = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the controller to act on it.")
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Seconds to wait for the controller to act on it.")
 ]
 
 
@@ -51,14 +51,14 @@ class UnknownPlanError(CallError):
 
 @plans_app.command(name="list")
 def list_plans(
-    name: Annotated[str | None, typer.Argument(metavar="PLAN", help="Show this one in full; default: all.")] = None,
-    count: Annotated[int, typer.Option("--last", min=1, help="How many of the newest to show.")] = 20,
+    name: Annotated[str | None, typer.Argument(metavar="PLAN", help="Plan to show in full; default: list all.")] = None,
+    count: Annotated[int, typer.Option("--last", min=1, help="Number of entries to show, newest first.")] = 20,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the newest plans: when decided, phase, changes, gains predicted and observed, the last reason.
+    """List the newest plans: time of decision, phase, changes, predicted and observed gains, last reason.
 
     With a PLAN, show it in full: its costs, each change and each refused proposal with the reason, and its history.
 
@@ -83,7 +83,9 @@ def list_plans(
     waiting = [plan.plan for plan in plans if plan.phase is PlanPhase.PROPOSED]
     if waiting:
         name = waiting[0]
-        typer.echo(f"{name} waits: `regraft plans list {name}`, then `regraft plans approve {name}` or cancel.")
+        typer.echo(
+            f"{name} waits for approval: `regraft plans list {name}`, then `regraft plans approve {name}` or cancel."
+        )
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:
@@ -104,7 +106,7 @@ def approve(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Approve the plan that waits: it is executed exactly as shown.
+    """Approve the plan that waits for approval; it is executed exactly as shown.
 
     Exits with 1 if the plan is refused as stale, or if the order has no outcome within the time to wait.
     """
@@ -121,7 +123,7 @@ def cancel(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Refuse a plan that waits, or abort one that is being prepared; nothing changes. Later, a plan cannot be stopped.
+    """Refuse a plan that waits for approval, or abort one in preparation; nothing changes. Later, it cannot be stopped.
 
     The planners of a refused plan pause for a while, so that they do not propose it again at once.
 
@@ -137,7 +139,7 @@ def plan_lines(plan: Plan) -> list[str]:
         f"{plan.plan}: {plan.phase}{undoes}",
         f"  epoch {plan.epoch_from} -> {plan.epoch_to}, decided on the window ending {time_text(plan.window_end_ms)}",
         f"  cost {plan.cost_before_per_s:,.1f}/s -> {plan.cost_predicted_per_s:,.1f}/s predicted "
-        f"(saves {plan.cost_before_per_s - plan.cost_predicted_per_s:,.1f}/s, price {_price(plan):,.2f}/s)",
+        f"(saves {plan.cost_before_per_s - plan.cost_predicted_per_s:,.1f}/s, transition cost {_price(plan):,.2f}/s)",
     ]
     if plan.cost_observed_per_s is not None:
         lines.append(f"  cost {plan.cost_observed_per_s:,.1f}/s observed")

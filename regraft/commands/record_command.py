@@ -30,13 +30,14 @@ MetricsPort = Annotated[
     int | None, typer.Option("--metrics-port", help="Serve /metrics, /health and /ready on this port.")
 ]
 MetricsHost = Annotated[
-    str, typer.Option("--metrics-host", help="Address for that, by default only this machine.", show_default=False)
+    str,
+    typer.Option("--metrics-host", help="Address to serve them at; default: this machine only.", show_default=False),
 ]
 
 
 def record(
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Output file, like out/rec.avro; parts get numbers.")
+        Path, typer.Option("--out", metavar="FILE", help="Output file, for example out/rec.avro; parts are numbered.")
     ],
     bootstrap: Bootstrap = None,
     is_all: Annotated[
@@ -49,7 +50,8 @@ def record(
     rotate_mb: Annotated[float, typer.Option("--rotate-mb", help="Start a new file at this size in MB.")] = 512.0,
     rotate_s: Annotated[float, typer.Option("--rotate-s", help="Start a new file after this many seconds.")] = 3_600.0,
     compress_level: Annotated[
-        int, typer.Option("--compress-level", help="zstandard's level, -50 to 22; more is smaller and slower.")
+        int,
+        typer.Option("--compress-level", help="zstandard compression level, -50 to 22; higher is smaller and slower."),
     ] = COMPRESS_LEVEL,
     duration: RecordedFor = None,
     metrics_port: MetricsPort = None,
@@ -58,7 +60,7 @@ def record(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Record telemetry, clients and orders of a run to Avro files, until Ctrl-C or for a set time.
+    """Record telemetry, clients and orders of a run in Avro files, until Ctrl-C or for a given time.
 
     Any Avro tool reads these files (zstandard). A kill loses at most the last second, never a finished block. The
     run directory (run.directory) must hold the run's inventory.
@@ -96,7 +98,7 @@ def _print_outcome(outcome: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def recording(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or its folder.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recording, one of its parts, or its folder.")],
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,

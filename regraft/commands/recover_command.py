@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Output file, like backup.avro.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Output file, for example backup.avro.")],
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Write a backup of plans, members, registers, terms, alerts, orders and the audit to a file.
 
-    Everything may run meanwhile. Back up the inventory, the settings and the keys of orders as the files they are.
+    Everything may keep running. Back up the files of the inventory, the settings and the order keys separately.
 
     Examples: `regraft backup /var/backups/regraft.avro`; then `regraft recover --from /var/backups/regraft.avro`.
     """
@@ -49,7 +49,7 @@ def backup(
 
 
 def recover(
-    is_confirmed: Annotated[bool, typer.Option("--yes", help="Write; without this it is only shown.")] = False,
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Write it; without this, only show it.")] = False,
     backup_file: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="First restore this backup into empty topics.")
     ] = None,
@@ -57,7 +57,7 @@ def recover(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Restore a backup, or rebuild the plan log from what the brokers hold, when plans were lost.
+    """Restore a backup or, if plans were lost, rebuild the plan log from the brokers.
 
     Asks all brokers which overlay they hold. Stop all controllers first: recovery takes the lead while it runs. If the
     brokers do not all hold the same overlay, it refuses and lists what each holds.
@@ -115,4 +115,4 @@ def _restore(file: Path, settings: Settings, *, is_confirmed: bool) -> None:
         restore(kafka.access, kafka.namespace, opened, lambda count: status.update(f"Restoring: {count} records"))
     typer.echo("Restored. `regraft recover` now shows whether brokers hold a later overlay than the backup.")
     for order in opened.orders:
-        typer.echo(f"Not restored, as orders cannot be copied; give it again: {order}")
+        typer.echo(f"Not restored, because orders cannot be copied; give it again: {order}")

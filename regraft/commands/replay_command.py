@@ -24,7 +24,7 @@ SPEED_MAX_WORD = "max"
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or the folder it is in.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recording, one of its parts, or its folder.")],
     bootstrap: Annotated[
         str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
     ] = None,
@@ -34,7 +34,7 @@ def replay(
     from_time: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME", help="Start: seconds from its beginning, or a time like 2026-01-31T12:00."
+            "--from", metavar="TIME", help="Start: seconds from its beginning, or a time such as 2026-01-31T12:00."
         ),
     ] = None,
     to_time: Annotated[str | None, typer.Option("--to", metavar="TIME", help="End, in the same form.")] = None,
@@ -45,18 +45,18 @@ def replay(
     is_run: Annotated[
         bool, typer.Option("--run", help="Aggregate it with Spark and decide again; compare with the recorded plans.")
     ] = False,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where --run writes plans.json.")] = Path(
-        "out/replay"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Directory for plans.json, which --run writes.")
+    ] = Path("out/replay"),
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Play a recording back to Kafka, with its keys and times, into separate topics; live ones are refused.
 
-    With `--run` Spark aggregates it again and the control loop decides again on its virtual clock, with the recorded
+    With `--run`, Spark aggregates it again and the control loop decides again on its virtual clock, with the recorded
     settings unless `--set` or `--settings` override them. The same recording and settings give the same plans.json.
-    Windows that the last telemetry does not close stay open. Exits with 1 if something is wrong with the recording: it
+    Windows that the last telemetry does not close stay open. Exits with 1 if the recording is faulty: it
     is truncated, damaged or incomplete, or its times go backwards.
 
     Examples: `regraft replay out/rec.avro --speed 10`; `regraft replay out/rec.avro --from 60 --to 180`;
@@ -129,7 +129,7 @@ def time_of(text: str | None, flag: str, first_ms: int) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise SettingsError(
-            [f"{flag} {text}: seconds from the start of the recording, or a time like 2026-01-31T12:00:00 (UTC)"]
+            [f"{flag} {text}: seconds from the start of the recording, or a time such as 2026-01-31T12:00:00 (UTC)"]
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -163,7 +163,7 @@ def _verdict(document: dict[str, Any]) -> str:
     """Describe how the plans compare with the recorded ones."""
     if document["plans_same"] is None:
         return "No plans were recorded: these are advice, executed by simulated brokers on a separate overlay."
-    text = f"{document['plans_same']} of {document['plans_recorded']} recorded plans were made again"
+    text = f"{document['plans_same']} of {document['plans_recorded']} recorded plans were reproduced"
     if document["first_difference"]:
         text += f"; first difference: {document['first_difference']}"
     if document["brokers_imagined_from_ms"] == 0:

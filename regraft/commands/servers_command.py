@@ -23,10 +23,10 @@ def servers(
     kafka_port: Annotated[int, typer.Option("--kafka-port", min=1, max=65_535, help="Kafka's port.")] = KAFKA_PORT,
     valkey_port: Annotated[int, typer.Option("--valkey-port", min=1, max=65_535, help="Valkey's port.")] = VALKEY_PORT,
     patience: Annotated[
-        float, typer.Option("--patience", min=1, max=20, help="Multiplier of the time that they may take to start.")
+        float, typer.Option("--patience", min=1, max=20, help="Factor on the time that they may take to start.")
     ] = 1.0,
 ) -> None:
-    """Start a Kafka and a Valkey on this machine for trials, until Ctrl-C or SIGTERM.
+    """Run Kafka and Valkey on this machine for trials, until Ctrl-C or SIGTERM.
 
     They listen on 127.0.0.1. Their addresses and Valkey's password are written to servers.toml in the directory, along
     with their data and logs: set REGRAFT_SETTINGS to that file, and the other commands find them. Use your own servers

@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 Host = Annotated[str | None, typer.Option("--host", help="Address to listen on; default 127.0.0.1, this machine only.")]
 Port = Annotated[int | None, typer.Option("--port", help="Port to listen on; default 8090, 0 picks a free one.")]
 BrokerName = Annotated[
-    str | None, typer.Option("--broker", metavar="NAME", help="The inventory's name of this node's broker.")
+    str | None, typer.Option("--broker", metavar="NAME", help="Name of this node's broker in the inventory.")
 ]
 ConnectorUrl = Annotated[
     str | None,
     typer.Option(
         "--connector",
         metavar="URL",
-        help="The real broker next to it: nats://HOST:PORT (its leaf port), mqtt://HOST:PORT or amqp://HOST:PORT.",
+        help=(
+            "Address of the real broker next to it: nats://HOST:PORT (its leaf port), mqtt://HOST:PORT or "
+            "amqp://HOST:PORT."
+        ),
     ),
 ]
 
@@ -70,7 +73,7 @@ STAGES_OF = {
 
 
 def stage(
-    name: Annotated[StageName, typer.Argument(metavar="NAME", help="Which one; below is what each does.")],
+    name: Annotated[StageName, typer.Argument(metavar="NAME", help="Stage to run; each is described below.")],
     is_emulated: EmulatedBrokers = False,
     master: Master = None,
     dry_run: DryRun = None,
@@ -88,7 +91,7 @@ def stage(
 ) -> None:
     """Run one stage until Ctrl-C or SIGTERM: emulate, stream, control, alerts, dashboard or node.
 
-    `regraft run` starts all of them but a node together. Options that name no stage are for all.
+    `regraft run` starts all of them together, except a node. Options without a stage apply to all.
 
     - `emulate`: the emulated brokers and clients.
     - `stream` (--master, --emulate): the Spark job that turns telemetry into windowed state.
@@ -101,7 +104,7 @@ def stage(
       docs/dashboard.md before you serve it to others.
     - `node` (--broker, --connector): one broker of the overlay next to a real broker, whose clients need no change.
       Needs inventory.json and peers.json in the run directory, the same at every node; `regraft nodes init` writes
-      both, and a settings file with all that the options give.
+      both, and a settings file that replaces the options.
 
     Examples: `regraft stage control --act`;
     `regraft stage stream --master spark://db1:7077 --set spark.driver_host=db2`;

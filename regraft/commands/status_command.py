@@ -29,7 +29,7 @@ def status(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Report whether the loop is healthy, and why it makes no plan now: windows, members, cost, orders, alerts, stages.
+    """Report whether the loop is healthy, and why it proposes no plan: windows, members, cost, orders, alerts, stages.
 
     Reads the live view if `redis.url` is set and answers, else the status files of `run.directory`. Exits with 0 if the
     loop is healthy, 1 if it is degraded or not running.
@@ -101,7 +101,7 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
         )
     if closable:
         named = name_some(closable, MEMBERS_SHOWN)
-        lines.append(f"closable, as they serve no clients: {named} (`regraft members drain`)")
+        lines.append(f"idle (no clients), can be removed: {named} (`regraft members drain`)")
     return lines
 
 

@@ -49,14 +49,14 @@ Show = Annotated[
 ]
 Last = Annotated[
     int,
-    typer.Option("--last", min=1, max=SHOWN_MAX, metavar="N", help="With --show: how many records of each partition."),
+    typer.Option("--last", min=1, max=SHOWN_MAX, metavar="N", help="With --show: number of records of each partition."),
 ]
 
 
 def topics(
-    create: Annotated[bool, typer.Option("--create", help="Create missing topics, check the others.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create missing topics, and check the others.")] = False,
     acls: Annotated[
-        bool, typer.Option("--acls", help="Also the rights of each role; with --create, grant them in Kafka.")
+        bool, typer.Option("--acls", help="Also show the rights of each role; with --create, grant them in Kafka.")
     ] = False,
     principals: Annotated[
         list[str] | None,
@@ -110,7 +110,7 @@ def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
     try:
         return tuple(sorted({*agents_of(settings), *new}))
     except InventoryError as error:
-        raise typer.BadParameter(f"{error}: it defines the agents and their topics, correct it") from error
+        raise typer.BadParameter(f"{error}: correct it, because it defines the agents and their topics") from error
 
 
 def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last: int) -> None:

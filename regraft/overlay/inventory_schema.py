@@ -38,7 +38,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "processing_cost": _list(_COST) | {"description": "Cost of a notification in each broker, in the brokers' order."},
     "link_cost": _list(_list(_COST))
     | {"description": "Cost of a notification on each possible link, usually the one-way delay in ms; symmetric."},
-    "degree_max": {"type": "integer", "minimum": 1, "description": "Most links of a broker."},
+    "degree_max": {"type": "integer", "minimum": 1, "description": "Maximum number of links per broker."},
     "links": _list(_list(_NAME, minItems=2, maxItems=2)) | {"description": "Links of the initial overlay, one tree."},
     "ring": {"type": "object", "description": "IDs of a ring (`bits`, `ids`), in place of links."},
     "regions": _list(_list(_NAME)) | {"description": "Brokers of a structured cyclic overlay, in place of links."},

@@ -57,7 +57,7 @@ def test_all_errors_are_listed_at_once_with_rule_and_line() -> None:
         ("rule = 3\n", "not a list of tables"),
         ("[[rule]\n", "it is not TOML"),
         (GOOD + GOOD, "the name 'c' is used by 2 rules"),
-        (GOOD.replace("clear_below = 5", "clear_below = 11"), "must not be the larger of the two"),
+        (GOOD.replace("clear_below = 5", "clear_below = 11"), "clear_below must not exceed it"),
         (GOOD.replace("above = 10", "above = nan"), "above is nan"),
         (GOOD.replace("above = 10", "above = true"), "above is True: write a number"),
         (

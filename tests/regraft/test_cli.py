@@ -92,7 +92,7 @@ def test_program_lists_all_errors_and_ends_with_2() -> None:
     assert answer.returncode == 2
     lines = answer.stderr.splitlines()
     assert len(lines) == 2
-    assert all(line.startswith("Wrong setting: ") for line in lines)
+    assert all(line.startswith("Invalid setting: ") for line in lines)
 
 
 def test_program_ends_with_2_on_a_wrong_call() -> None:

@@ -80,7 +80,7 @@ export function memberStyle(state) {
 }
 
 function memberPill(member) {
-  const returns = member.returns_ms > Date.now() + YEAR_MS ? "; does not rejoin by itself" : member.returns_ms ? `; may rejoin from ${clockTime(member.returns_ms)}` : "";
+  const returns = member.returns_ms > Date.now() + YEAR_MS ? "; does not rejoin automatically" : member.returns_ms ? `; may rejoin from ${clockTime(member.returns_ms)}` : "";
   return pill(words(member.state), ...memberStyle(member.state), `since ${clockTime(member.since_ms)}: ${member.reason}${returns}`);
 }
 

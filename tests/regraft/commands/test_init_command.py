@@ -67,7 +67,7 @@ def test_an_existing_file_is_kept(tmp_path: Path) -> None:
     file.write_text("# mine\n")
     answer = RUNNER.invoke(app, ["init", str(file)])
     assert (answer.exit_code, file.read_text()) == (2, "# mine\n")
-    assert "exists: name another file" in answer.output
+    assert "already exists: name a different file" in answer.output
 
 
 def test_a_wrong_answer_leaves_no_file(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_tables_and_prices_make_a_billed_inventory(tmp_path: Path) -> None:
     out = tmp_path / "inventory.json"
     sources = ["--brokers", str(tmp_path / "brokers.csv"), "--round-trips", str(tmp_path / "rtt.csv")]
     bill = ["--prices", str(tmp_path / "prices.csv"), "--currency", "USD", "--message-bytes", "500"]
-    assert make(*sources, *bill, "--clients-move", "--out", str(out)).endswith("Nothing is odd about it.\n")
+    assert make(*sources, *bill, "--clients-move", "--out", str(out)).endswith("No oddities found.\n")
     inventory = load_inventory(out)
     assert inventory.cost_of_link("b01", "b03") == 45.0
     assert inventory.prices is not None
@@ -60,7 +60,7 @@ def test_tables_and_prices_make_a_billed_inventory(tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         ([], "give --brokers, --topology"),
-        (["--brokers", "a,b", "--weight", "ms"], "--weight is of the links of --topology"),
+        (["--brokers", "a,b", "--weight", "ms"], "--weight names an attribute of the links in --topology"),
         (["--brokers", "a,b", "--currency", "USD"], "--prices, --currency and --message-bytes go together"),
     ],
 )
@@ -78,7 +78,7 @@ def test_an_existing_file_stays(tmp_path: Path) -> None:
     file.write_text("mine")
     answer = RUNNER.invoke(app, ["inventory", "make", "--brokers", "a,b", "--out", str(file)])
     assert (answer.exit_code, file.read_text()) == (2, "mine")
-    assert f"{file} exists: name another file by --out" in answer.stderr
+    assert f"{file} already exists: name a different file with --out" in answer.stderr
 
 
 def test_impossible_names_are_refused_before_anything_is_written(tmp_path: Path) -> None:

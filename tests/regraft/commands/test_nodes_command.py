@@ -48,10 +48,10 @@ def test_folders_are_written_once(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     assert f"Wrote '{tmp_path}/my nodes/b01': copy its files to /srv/regraft of its machine." in answer.stdout
     assert "Start each node there with: regraft stage node --settings /srv/regraft/node.toml" in answer.stdout
-    assert "Note: kafka.bootstrap is 127.0.0.1:9092, as you gave none" in answer.stdout
+    assert "Note: kafka.bootstrap is 127.0.0.1:9092, because none was given" in answer.stdout
     again = RUNNER.invoke(app, command)
     assert again.exit_code == 2
-    assert "exists: name another folder by --out" in again.stderr
+    assert "already exists: name a different folder with --out" in again.stderr
 
 
 def test_nodes_need_an_inventory(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_the_status_shows_the_bill_and_the_brokers_without_clients() -> None:
     assert money_lines({"bill": bill, "closable": many}) == [
         "bill: USD 750 in 30 days (117 between brokers, 632 to subscribers), 1,246 initially; 0.125 for a "
         "million deliveries",
-        "closable, as they serve no clients: b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more "
+        "idle (no clients), can be removed: b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more "
         "(`regraft members drain`)",
     ]
     assert money_lines({"bill": None, "closable": []}) == []
