@@ -84,7 +84,7 @@ def test_the_page_draws_the_overlay_and_its_health(page: Page, served: ServedDas
     expect(page.locator(".details")).to_contain_text("b03")
     expect(page.locator(".details")).to_contain_text("notifications a second")
     page.locator(".plan summary").first.click()
-    expect(page.locator(".plan-body").first).to_contain_text("Changes and why")
+    expect(page.locator(".plan-body").first).to_contain_text("Changes and reasons")
 
 
 def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None:
@@ -93,7 +93,7 @@ def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None
     publish(served.redis_url, {**before, "plans": []})
     page.goto(served.url)
     wait_drawn(page, f"cy.edges('[pair]').length === {len(before['configuration']['links'])}")
-    none_yet = page.get_by_text("No plan yet. A plan is made")
+    none_yet = page.get_by_text("No plan yet. A plan is proposed")
     expect(none_yet).to_be_visible()
     plan = before["plans"][0]
     removed, added = len(plan["links_removed"]), len(plan["links_added"])
@@ -302,7 +302,7 @@ def test_a_silent_controller_is_reported(page: Page, served: ServedDashboard) ->
     """If the view is no longer updated the page says for how long."""
     publish(served.redis_url, written_document())
     page.goto(served.url)
-    expect(page.locator("#banners")).to_contain_text("No news from the controller for")
+    expect(page.locator("#banners")).to_contain_text("No update from the controller for")
 
 
 def test_if_reading_needs_a_token_nothing_is_shown_without_one(page: Page, tmp_path: Path) -> None:

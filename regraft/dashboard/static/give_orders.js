@@ -10,7 +10,7 @@ const NOTE_MS = 9000;
 // What each order does, in the words of the dialog.
 const ORDERS = {
   approve: { title: "Approve", act: "Approve", kind: "good", text: "The controller executes it exactly as shown, or refuses it as stale." },
-  refuse: { title: "Refuse", act: "Refuse", kind: "", text: "The plan is dropped. The overlay stays as it is." },
+  refuse: { title: "Refuse", act: "Refuse", kind: "", text: "The plan is dropped, and the overlay stays as it is." },
   cancel: { title: "Cancel", act: "Cancel the plan", kind: "bad", text: "Possible until the brokers activate it. Nothing of the plan remains." },
   pause: { title: "Pause adaptation", act: "Pause", kind: "", text: "No plan starts until someone resumes; a running one is finished.", mayEnd: true },
   resume: { title: "Resume adaptation", act: "Resume", kind: "good", text: "Plans may start again with the next window." },
@@ -120,7 +120,7 @@ export class OrderDesk {
     };
     dialog.replaceChildren(element("form", { method: "dialog", onsubmit: submit },
       element("h2", { id: "token-title" }, "Sign in"),
-      element("p", {}, "Everyone who views this dashboard or gives orders has a name. Ask its administrator for a token:"),
+      element("p", {}, "To sign in, you need a personal token. Ask your administrator, who can issue one with:"),
       element("pre", {}, "regraft dashboard token --by NAME --hours 8"),
       element("label", { for: "token-field" }, "Token"), field, notice,
       element("div", { class: "dialog-foot" }, button("Close", () => dialog.close()), element("button", { class: "good" }, "Sign in"))));
@@ -161,7 +161,7 @@ export class OrderDesk {
       element("h2", { id: "order-title" }, subject === "overlay" ? order.title : `${order.title} ${subject}`),
       element("p", {}, order.text),
       element("label", { for: "order-reason" }, "Reason, kept in the audit log"), reason,
-      optional(order.mayEnd, element("label", { for: "order-minutes" }, "Expires after minutes"), minutes) ?? "",
+      optional(order.mayEnd, element("label", { for: "order-minutes" }, "Expires after (minutes)"), minutes) ?? "",
       optional(order.mayEvacuate, evacuate, element("label", { for: "order-evacuate" }, "Move its clients to other brokers")) ?? "",
       notice,
       element("div", { class: "dialog-foot" }, button("Back", () => dialog.close()), act)));

@@ -16,8 +16,8 @@ export function layoutsFor(configuration, map) {
 
 export function layoutNote(name, map) {
   if (name === "ring") return "in the order of ring IDs";
-  if (name === "force") return "as links pull and brokers push";
-  return map?.source === "positions" ? "where brokers are" : "brokers near in delay are near on the page";
+  if (name === "force") return "force-directed layout";
+  return map?.source === "positions" ? "positioned by location" : "positioned by network delay";
 }
 
 export function placesOf(configuration, map) {

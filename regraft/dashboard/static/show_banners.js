@@ -29,7 +29,7 @@ function findBanners(store, openMs) {
   const server = store.parts.server;
   const found = [];
   if (store.link.needsLogin) {
-    return [{ kind: "wait", text: "Sign in to see the overlay: this dashboard shows it only to those who hold a token." }];
+    return [{ kind: "wait", text: "Sign in to see the overlay: this dashboard shows it only to holders of a token." }];
   }
   if (!store.link.isOpen && openMs > 2500) {
     const seen = store.version ? ` This page shows the state of ${clockTime(lastSeenMs(store))}.` : "";
@@ -43,7 +43,7 @@ function findBanners(store, openMs) {
   } else if (server.view === "empty") {
     found.push({ kind: "wait", text: `No controller writes the live view of ${server.namespace} yet: check that it runs with the same redis.url and namespace.` });
   } else if (store.silentMs !== null && store.silentMs >= server.stale_ms) {
-    found.push({ kind: "bad", text: `No news from the controller for ${span(store.silentMs)}. This page shows the state of ${clockTime(server.news_ms)}.` });
+    found.push({ kind: "bad", text: `No update from the controller for ${span(store.silentMs)}. This page shows the state of ${clockTime(server.news_ms)}.` });
   }
   for (const error of server.errors ?? []) found.push({ kind: "bad", text: `${error}.` });
   return found;
@@ -59,7 +59,7 @@ function findChips(store) {
   if (server && server.namespace !== "regraft") chips.push([server.namespace, "quiet", null, "Namespace of topics and keys"]);
   if (counts) {
     if (counts.dry_run) chips.push(["proposes only", "ask", "eye", "A dry run: plans wait for an operator's approval"]);
-    else chips.push(["acts by itself", "quiet", null, "Plans are executed without asking"]);
+    else chips.push(["automatic", "quiet", null, "Plans are executed without asking"]);
   }
   if (orders?.paused) chips.push(["paused", "warn", "pause", orders.paused.reason]);
   if (orders?.maintenance?.length) chips.push([`maintenance ${orders.maintenance.map((one) => one.broker).slice(0, 3).join(", ")}`, "warn", "wrench", null]);

@@ -98,9 +98,9 @@ function whyNothing(decision, window, counts) {
   if (!decision) return window ? "No decision has been made yet." : "It waits for the first window.";
   const about = `Window of ${clockTime(decision.window_end_ms)}`;
   if (decision.state_verdict) return `${about}: ${readable(decision.state_reason) || words(decision.state_verdict)}.`;
-  if (decision.plan) return `${about}: a plan was made. ${counts.plans_completed} executed so far.`;
+  if (decision.plan) return `${about}: a plan was proposed. ${counts.plans_completed} executed so far.`;
   const count = decision.refused?.length ?? 0;
-  return count ? `${about}: ${counted(count, "change")} considered, none worth making (${words(decision.refused[0].verdict)}).` : `${about}: nothing to improve.`;
+  return count ? `${about}: ${counted(count, "change")} considered, none worthwhile (${words(decision.refused[0].verdict)}).` : `${about}: nothing to improve.`;
 }
 
 function whatItWants(store) {
@@ -114,7 +114,7 @@ function whatItWants(store) {
   const { paused, maintenance = [] } = store.parts.orders ?? {};
   if (paused && !paused.until_ms) return { kind: "warn", icon: "pause", short: "Resume when ready", long: `Paused for ${span(store.controllerNowMs - paused.since_ms)} without an end.` };
   if (maintenance.length) return { kind: "calm", icon: "wrench", short: "Nothing", long: `${shortList(maintenance.map((one) => one.broker))} in maintenance.` };
-  return { kind: "calm", icon: "check", short: "Nothing", long: "No plan waits and no alert is open." };
+  return { kind: "calm", icon: "check", short: "Nothing", long: "No plan waits for approval, and no alert is open." };
 }
 
 // A plan that repairs the overlay, or admits or releases brokers, is not made to save anything.

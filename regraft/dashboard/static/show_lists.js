@@ -75,7 +75,7 @@ export function showRefusals(store, pane) {
 
 function decisionContent(decision) {
   if (!decision) return element("p", { class: "muted" }, "None yet.");
-  const outcome = decision.state_verdict ? `${words(decision.state_verdict)}: ${readable(decision.state_reason)}` : decision.plan ? `${decision.plan.plan} was made` : "no plan";
+  const outcome = decision.state_verdict ? `${words(decision.state_verdict)}: ${readable(decision.state_reason)}` : decision.plan ? `${decision.plan.plan} was proposed` : "no plan";
   return [
     element("p", {}, `On the window that ended ${clockTime(decision.window_end_ms)}: ${outcome}.`),
     decision.refused?.length ? proposalTable(decision.refused, true) : null,
@@ -122,8 +122,8 @@ function findServices(store) {
   const { server, window, alerts, configuration } = store.parts;
   const rows = [];
   const isHeard = store.silentMs !== null && store.silentMs < (server?.stale_ms ?? 0);
-  rows.push(["Live view", server?.view === "live" ? "good" : "bad", server?.view ?? "unknown", server?.reason || `looked at ${clockTime(server?.looked_ms)}`]);
-  rows.push(["Controller", isHeard ? "good" : "bad", isHeard ? "up" : "silent", store.silentMs === null ? "never" : `news of ${clockTime(server.news_ms)}`]);
+  rows.push(["Live view", server?.view === "live" ? "good" : "bad", server?.view ?? "unknown", server?.reason || `last checked ${clockTime(server?.looked_ms)}`]);
+  rows.push(["Controller", isHeard ? "good" : "bad", isHeard ? "up" : "silent", store.silentMs === null ? "never" : `last update ${clockTime(server.news_ms)}`]);
   if (window) {
     const lengthMs = window.end_ms - window.start_ms;
     const ageMs = store.controllerNowMs - window.end_ms;

@@ -1,4 +1,4 @@
-// Plans as a list that opens: what was changed and why, what was refused and why, predicted against observed.
+// Plans as a list that opens: changes and reasons, what was refused and why, predicted against observed.
 
 import { element, pill, showIfOther, table } from "./build_elements.js";
 import { amount, clockTime, counted, idMoveText, milliseconds, readable, share, words } from "./format_values.js";
@@ -24,7 +24,7 @@ export function showPlanList(store, body) {
   let most = SHOWN_FIRST;
   const list = element("div", { class: "plan-list" });
   const more = element("button", { type: "button", class: "quiet", onclick: () => { most += SHOWN_FIRST; show(); } });
-  const none = element("p", { class: "muted" }, "No plan yet. A plan is made when a change saves more than it costs, beyond the noise.");
+  const none = element("p", { class: "muted" }, "No plan yet. A plan is proposed when a change saves more than it costs, beyond the noise.");
   const rows = new Map();
   body.append(list, none, more);
 
@@ -108,9 +108,9 @@ export function planBody(plan, store) {
     element("h3", {}, "Course"),
     element("ol", { class: "course" }, plan.history.map((change) =>
       element("li", {}, element("time", {}, clockTime(change.time_ms)), " ", phasePill(store, change.phase), " ", readable(change.reason)))),
-    element("h3", {}, `Changes and why (${plan.proposals.length})`),
+    element("h3", {}, `Changes and reasons (${plan.proposals.length})`),
     proposalTable(plan.proposals),
-    plan.refused?.length ? element("h3", {}, `Refused and why (${plan.refused.length})`) : null,
+    plan.refused?.length ? element("h3", {}, `Refused changes and reasons (${plan.refused.length})`) : null,
     plan.refused?.length ? proposalTable(plan.refused, true) : null,
   ];
 }

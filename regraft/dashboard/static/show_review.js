@@ -7,7 +7,7 @@ import { changeLines, movedCount } from "./show_side.js";
 import { priceOf, proposalTable } from "./show_plans.js";
 
 const LINES_SHOWN = 15;
-const PRICE_TEXT = "What making the change costs, spread over the time in which it must pay back: a change must save more than this.";
+const PRICE_TEXT = "The transition cost of the change, spread over the time in which it must pay for itself: a change must save more.";
 const GROUPS = [["removed", "Links removed"], ["added", "Links added"], ["moved", "Moves"]];
 
 export function showReview(store, desk, map) {
@@ -36,9 +36,9 @@ export function showReview(store, desk, map) {
         element("span", { class: "arrow", "aria-hidden": "true" }, "→"),
         figure("cost then", `${amount(plan.cost_predicted_per_s)}/s`, "good"),
         figure("saves", `${amount(saves)}/s (${share(saves / plan.cost_before_per_s)})`, "good"),
-        figure("price of changing", `${amount(priceOf(plan))}/s`, "", PRICE_TEXT))),
+        figure("transition cost", `${amount(priceOf(plan))}/s`, "", PRICE_TEXT))),
       element("div", { class: "groups" }, GROUPS.map(([kind, title]) => group(title, lines.filter(([one]) => one === kind), kind, kind === "moved" ? movedCount(plan) : null))),
-      element("details", {}, element("summary", {}, `Why each of ${plan.proposals.length}, and why ${plan.refused?.length ?? 0} others not`),
+      element("details", {}, element("summary", {}, `Why these ${plan.proposals.length} changes, and why ${plan.refused?.length ?? 0} others were refused`),
         proposalTable(plan.proposals), plan.refused?.length ? proposalTable(plan.refused, true) : null),
       element("div", { class: "acts" },
         desk.button("Approve", "approve", plan.plan, { class: "good" }),

@@ -47,7 +47,7 @@ export function showSide(store, desk, map) {
       counts ? definitionList([
         ["Plans", `${counts.plans_completed} executed, ${counts.plans_aborted} aborted, ${counts.plans_undone} rolled back`],
         ["Windows", `${counts.windows_closed} closed, ${counts.windows_incomplete} incomplete`],
-        ["Looks back", horizon ? `${horizon.windows} windows${horizon.lifetime_s ? `; an interest lasts ${amount(horizon.lifetime_s)} s` : ""}` : null],
+        ["Look-back", horizon ? `${horizon.windows} windows${horizon.lifetime_s ? `; mean subscription lifetime ${amount(horizon.lifetime_s)} s` : ""}` : null],
         ["Longest queue", window ? amount(window.queue_length_max) : null],
         ["Longest path", window?.rtt_ms_max ? `${milliseconds(window.rtt_ms_max)} round trip` : null],
         ["Users", window?.users ? `${amount(window.users)}, ${amount(window.users_strayed)} not where they should be` : null],
@@ -64,8 +64,8 @@ export function showSide(store, desk, map) {
 
 function planContent(store, plan, desk) {
   const waiting = store.proposedPlans.at(-1);
-  if (!plan && waiting) return [element("div", { class: "panel-head" }, element("h2", {}, `${waiting.plan} waits`)), element("p", { class: "muted" }, "It waits for a decision, at the top of this page. No plan has been executed yet.")];
-  if (!plan) return [element("div", { class: "panel-head" }, element("h2", {}, "No plan yet")), element("p", { class: "muted" }, "The first one comes when a change is worth its transition cost.")];
+  if (!plan && waiting) return [element("div", { class: "panel-head" }, element("h2", {}, `${waiting.plan} waits for approval`)), element("p", { class: "muted" }, "It waits for your decision at the top of this page. No plan has been executed yet.")];
+  if (!plan) return [element("div", { class: "panel-head" }, element("h2", {}, "No plan yet")), element("p", { class: "muted" }, "The first one is proposed when a change is worth its transition cost.")];
   const facts = store.facts(plan.phase);
   const saves = plan.cost_before_per_s - plan.cost_predicted_per_s;
   const change = plan.history.at(-1);
