@@ -47,11 +47,11 @@ class EmulatorSettings:
     ] = EMULATED
     workload: Annotated[
         WorkloadSettings,
-        "who publishes and subscribes to what on a tree",
+        "Workload on a tree: publishers and subscriptions",
     ] = field(default_factory=WorkloadSettings)
     checkins: Annotated[
         CheckinSettings,
-        "which users want which topics where on a ring",
+        "Workload on a ring: users and their topics",
     ] = field(default_factory=CheckinSettings)
     # How long a broker takes to serve anything but a notification.
     control_service_ms: float = 0.05
@@ -111,7 +111,7 @@ class EmulatorSettings:
     outage_notice_ms: float = 2_000.0
     metrics_port: Annotated[
         int | None,
-        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"
@@ -131,8 +131,8 @@ class EmulatorSettings:
     ] = Detours.ALWAYS
     subscribers_reported_max: Annotated[
         int,
-        "how many subscribers each broker reports separately, those that receive most, so that they can move by "
-        "themselves; each costs some additional cells. Default 0",
+        "number of subscribers that each broker reports separately, those that receive most, so that they can "
+        "be moved individually; each costs some additional cells. Default 0",
     ] = 0
     # The share of all notifications that are reported in full.
     sample_share: float = 1.0

@@ -36,12 +36,12 @@ class NodeSettings:
     status_file: Path
     # Prefix of the topic names.
     namespace: str = DEFAULT_NAMESPACE
-    broker: Annotated[str | None, "which broker of the inventory this node is; as `regraft stage node --broker`"] = None
+    broker: Annotated[str | None, "this node's broker in the inventory; same as `regraft stage node --broker`"] = None
     connector: Annotated[
         str | None,
         "the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an "
-        "MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; as "
-        "`regraft stage node --connector`; several servers of one cluster are separated by commas",
+        "MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ server; tls, mqtts and amqps are the same with TLS; "
+        "same as `regraft stage node --connector`; several servers of one cluster are separated by commas",
     ] = None
     connector_user: Annotated[str | None, "user to log in as at the real broker; none for no login"] = None
     connector_password_file: Annotated[
@@ -59,18 +59,18 @@ class NodeSettings:
     connector_key_file: Annotated[Path | None, "private key of that certificate"] = None
     connector_api: Annotated[
         str | None,
-        "management interface of a RabbitMQ, REST interface of an EMQX or monitoring port of a NATS server, such as "
+        "management interface of RabbitMQ, REST interface of EMQX or monitoring port of a NATS server, such as "
         "http://127.0.0.1:15672, which lists what clients want; several of one cluster are separated by commas. With "
         "it, a NATS connector is the client port, for servers without a leaf port",
     ] = None
     connector_api_user: Annotated[
         str | None,
-        "user at that interface, for an EMQX an API key; with none, a RabbitMQ is queried as connector_user, others "
-        "without a login",
+        "user at that interface, for EMQX an API key; with none, RabbitMQ is queried as connector_user, others without "
+        "a login",
     ] = None
     connector_api_password_file: Annotated[
         Path | None,
-        "file with that user's password, for an EMQX the secret of the key",
+        "file with that user's password, for EMQX the secret of the key",
     ] = None
     groups_once: Annotated[
         tuple[str, ...],
@@ -114,7 +114,7 @@ class NodeSettings:
     kafka_buffer_records_max: int = 100_000
     metrics_port: Annotated[
         int | None,
-        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"

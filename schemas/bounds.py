@@ -94,7 +94,7 @@ def span_error(start_ms: int, end_ms: int) -> str:
     """Return what is wrong with the span of a window, "" if nothing is."""
     if 0 < end_ms - start_ms <= WINDOW_MS_MAX:
         return ""
-    return f"the window goes from {start_ms} to {end_ms} ms: it must end after its start, by {WINDOW_MS_MAX} ms at most"
+    return f"the window goes from {start_ms} to {end_ms} ms: it must end after its start, by at most {WINDOW_MS_MAX} ms"
 
 
 def _bounds_of(record_type: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[FieldBound]:

@@ -354,7 +354,7 @@ def decode_keys(texts: Mapping[str, bytes]) -> LiveView:
     """
     missing = [key for key in VIEW_KEYS if key not in texts]
     if missing:
-        raise LiveViewError(f"it lacks {', '.join(missing)}: it may come from an older Regraft")
+        raise LiveViewError(f"it lacks {', '.join(missing)}: it may come from an older version of Regraft")
     check_version(texts[COUNTS])
     return view_of_parts({key: decode_key(key, texts[key]) for key in VIEW_KEYS})
 
@@ -380,7 +380,7 @@ def check_version(text: bytes) -> None:
     version = _read(_VERSION, text).version
     if version > VIEW_VERSION:
         raise NewerViewError(
-            f"it has version {version}, this Regraft reads versions up to {VIEW_VERSION}: "
+            f"it has version {version}, but this version of Regraft reads versions up to {VIEW_VERSION}: "
             "use the same version of Regraft as the controller"
         )
 

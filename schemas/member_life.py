@@ -34,7 +34,7 @@ PARTICIPLES = {
 HINTS: dict[tuple[OrderKind, MemberState], str] = {
     (OrderKind.DRAIN, MemberState.JOINING): "it is not in the overlay yet: remove it, or wait until it is in service",
     (OrderKind.REMOVE, MemberState.IN_SERVICE): "drain it, or declare it dead",
-    (OrderKind.REMOVE, MemberState.LEAVING): "it is draining and leaves by itself: wait, or declare it dead",
+    (OrderKind.REMOVE, MemberState.LEAVING): "it is draining and will leave on its own: wait, or declare it dead",
 }
 
 

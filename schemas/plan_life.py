@@ -123,7 +123,7 @@ def entered(plan: Plan, phase: PlanPhase, reason: str, at_ms: int) -> Plan:
     following = LIFE[plan.phase].next if plan.history else FIRST_PHASES
     if phase not in following:
         here = f"is {plan.phase}" if plan.history else "has not begun"
-        there = f"that leads to {' or '.join(following)} only" if following else "that is final, so make a new plan"
+        there = f"that leads to {' or '.join(following)} only" if following else "that is final, so propose a new plan"
         raise PhaseOrderError(f"{plan.plan} cannot be {phase} next: it {here}, and {there}")
     history = (*plan.history, PhaseChange(phase, at_ms, shortened(reason)))[-HISTORY_MAX:]
     return msgspec.structs.replace(plan, phase=phase, history=history)

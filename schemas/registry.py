@@ -17,8 +17,8 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from regraft.schemas.topics import TOPICS
 
 VERSIONS_MAX = 100  # The distance between the ids of one record and the next.
-NEWER = "was written by a newer Regraft"
-OLDER = "was written by a Regraft before 0.2.0"
+NEWER = "was written by a newer version of Regraft"
+OLDER = "was written by a version of Regraft before 0.2.0"
 AVSC_DIRECTORY = Path(__file__).parent / "avsc"
 
 # id -> file stem. Append only: a record written years ago still carries its id. Lower ids of a record are reserved.
@@ -107,7 +107,7 @@ def newer_hint(record: str) -> str:
     """Return the text that follows "version N " in an error about a version newer than this Regraft."""
     readers = sorted({role.value for topic in TOPICS if topic.record == record for role in topic.readers})
     newest = latest_schema(record).version
-    return f"{NEWER}, this one reads up to version {newest}: upgrade {', '.join(readers)} first (docs/upgrades.md)"
+    return f"{NEWER}, but this one reads up to version {newest}: upgrade {', '.join(readers)} first (docs/upgrades.md)"
 
 
 def older_ids(record: str) -> range:
@@ -120,7 +120,7 @@ def older_hint(record: str) -> str:
     """Return the text that follows "version N " in an error about a version that is no longer read."""
     writers = sorted({role.value for topic in TOPICS if topic.record == record for role in topic.writers})
     oldest = schema_by_id(schema_ids_of(record)[0]).version
-    return f"{OLDER}, this one reads from version {oldest}: upgrade {', '.join(writers)} (docs/upgrades.md)"
+    return f"{OLDER}, but this one reads from version {oldest}: upgrade {', '.join(writers)} (docs/upgrades.md)"
 
 
 @cache
@@ -130,5 +130,5 @@ def schema_by_fingerprint(crc64: bytes) -> Schema:
         if schema_by_id(schema_id).fingerprint == crc64:
             return schema_by_id(schema_id)
     raise KeyError(
-        f"schema fingerprint {crc64.hex()} is unknown: it may come from a newer Regraft, or one before 0.2.0"
+        f"schema fingerprint {crc64.hex()} is unknown: it may come from a newer version of Regraft, or one before 0.2.0"
     )

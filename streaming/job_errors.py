@@ -72,19 +72,19 @@ def explained(error: Exception, settings: StreamingSettings) -> StreamingJobErro
         )
     if any(sign in text for sign in DISK_FULL):
         return StreamingJobError(
-            f"the disk of {settings.checkpoint} is full: free some space and start again, nothing is lost",
+            f"the disk of {settings.checkpoint} is full: free some space and start again; nothing is lost",
             EXIT_FAILED,
         )
     if any(sign in text for sign in DAMAGED):
         return StreamingJobError(
             f"the checkpoint in {settings.query_directory} is damaged ({root_cause(text)}): move it away, and the job "
-            "reads the telemetry again that Kafka has; nothing of it is lost",
+            "reads all telemetry that Kafka still has again; nothing of it is lost",
             EXIT_REFUSED,
         )
     written = re.search(r"StateWriteError: ([^\n]*)", text)
     if written:
         return StreamingJobError(written.group(1), EXIT_FAILED)
-    return StreamingJobError(f"the streaming query ended: {root_cause(text)}", EXIT_FAILED)
+    return StreamingJobError(f"the streaming query failed: {root_cause(text)}", EXIT_FAILED)
 
 
 def root_cause(text: str) -> str:

@@ -38,10 +38,11 @@ class JobMetrics:
     def _add_progress(self) -> None:
         counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
         self.batches = counter("batches", "Completed micro-batches.")
-        self.batch_ms = histogram("batch_ms", "How long a micro-batch takes.")
+        self.batch_ms = histogram("batch_ms", "Duration of a micro-batch.")
         self.batch_part_ms = gauge(
             "batch_part_ms",
-            "How long the parts of the last micro-batch took, by Spark's name of the part, and how long it was held.",
+            "Durations of the parts of the last micro-batch, by Spark's name of the part, and the time that it was "
+            "held.",
             ["part"],
         )
         self.batch_floor_ms = gauge(
@@ -53,17 +54,17 @@ class JobMetrics:
         )
         self.processed_rows_per_s = gauge("processed_rows_per_s", "Records that the last micro-batch read per second.")
         self.closing_lag_ms = gauge(
-            "closing_lag_ms", "How far the end of the last closed window is behind the newest event time."
+            "closing_lag_ms", "Lag of the end of the last closed window behind the newest event time."
         )
         self.window_delay_ms = gauge(
-            "window_delay_ms", "How long after its end the newest window was written, by this machine's clock."
+            "window_delay_ms", "Time from the end of the newest window until it was written, by this machine's clock."
         )
         self.settle_ms = gauge(
-            "settle_ms", "How long windows wait for late deliveries after all brokers have passed their end."
+            "settle_ms", "Time that windows wait for late deliveries after all brokers have passed their end."
         )
         self.brokers_awaited = gauge("brokers_awaited", "Brokers that a window waits for until its grace ends.")
         self.brokers_given_up = gauge(
-            "brokers_given_up", "Brokers that windows do not wait for, as they were late when a grace ended."
+            "brokers_given_up", "Brokers that windows do not wait for, because they were late when a grace ended."
         )
         self.backlog_records = gauge(
             "backlog_records", "Records of telemetry that were not read after the last micro-batch."
@@ -82,12 +83,12 @@ class JobMetrics:
         )
         self.state_part_ms = gauge(
             "state_part_ms",
-            "How long Spark updated and committed the state of the last micro-batch, of all tasks together.",
+            "Time that all tasks together spent updating and committing the state of the last micro-batch.",
             ["part"],
         )
         self.shard_skew = gauge("shard_skew", "State of the largest shard as a multiple of the mean.")
         self.shard_ms_max = gauge(
-            "shard_ms_max", "How long the slowest shard took to merge, encode and write the last closed windows."
+            "shard_ms_max", "Time that the slowest shard took to merge, encode and write the last closed windows."
         )
         self.shard_ms_skew = gauge("shard_ms_skew", "The same as a multiple of the mean.")
         self.heap_bytes = gauge("heap_bytes", "Heap of the Java process in use.")
@@ -113,7 +114,7 @@ class JobMetrics:
             "letters_only_counted", "Refused records without a dead letter: their sender had too many within a minute."
         )
         self.records_newer = counter(
-            "records_newer", "Refused records that a newer Regraft wrote: upgrade the streaming job."
+            "records_newer", "Refused records written by a newer version of Regraft: upgrade the streaming job."
         )
         self.clocks_off = counter(
             "clocks_off",
@@ -185,8 +186,8 @@ class JobHealth:
         """Return the job's health now."""
         errors = tuple(error for error in (self.turns.error(), self.batches.error()) if error is not None)
         note = "" if self.members is None else self.members.error
-        proved = [f"Kafka was asked for telemetry, and what there was processed, {self.batches.silent_s:.0f} s ago"]
+        proved = [f"Kafka was last asked for telemetry, and the answer processed, {self.batches.silent_s:.0f} s ago"]
         if self.members is not None and self.members.is_proved:
-            proved.append("all records of members have arrived up to an end that Kafka named")
+            proved.append("all records of members have arrived up to the end reported by Kafka")
         is_proved = self.has_batch and not errors and not note
         return Health(self.has_batch and not note, errors, (note,) if note else (), tuple(proved) if is_proved else ())

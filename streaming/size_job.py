@@ -46,7 +46,7 @@ def memory_error(error: BaseException, heap: str, settings: StreamingSettings) -
         EXIT_OUT_OF_MEMORY: "ran out of memory",
         EXIT_KILLED: "was killed, probably because the machine ran out of memory",
     }
-    return _sentence(why.get(code, f"ended with exit code {code}"), heap, settings)
+    return _sentence(why.get(code, f"exited with code {code}"), heap, settings)
 
 
 def _sentence(what: str, heap: str, settings: StreamingSettings) -> StreamingJobError:

@@ -93,8 +93,8 @@ class StreamingSettings:
     checkpoint_directory: Path
     checkpoint_uri: Annotated[
         str,
-        "a location in Hadoop's file systems that replaces this directory, such as hdfs://NAME/PATH; with executors "
-        "on other machines, they must share the directory, or this must be set",
+        "Hadoop file-system URI used instead of the local checkpoint directory, such as hdfs://NAME/PATH; with "
+        "executors on other machines, set it, or let them share the directory",
     ] = ""
     # Prefix of all topic names.
     namespace: str = DEFAULT_NAMESPACE
@@ -116,7 +116,7 @@ class StreamingSettings:
     pause_ms_max: int = 1_000
     records_per_trigger_max: Annotated[
         int,
-        "most records in one micro-batch over all partitions, in a small overlay",
+        "maximum number of records in one micro-batch over all partitions, in a small overlay",
     ] = 20_000
     records_per_broker_max: Annotated[int, "the same for each broker of the inventory, if that is more"] = 120
     shards: Annotated[
@@ -151,7 +151,7 @@ class StreamingSettings:
     telemetry_topic: str = ""
     metrics_port: Annotated[
         int | None,
-        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"
@@ -222,8 +222,8 @@ class StreamingSettings:
             errors.append("bootstrap is empty: name the Kafka servers as host:port")
         if self.checkpoint_uri and not URI.match(self.checkpoint_uri):
             errors.append(
-                f"checkpoint_uri is {self.checkpoint_uri!r}: it must be a scheme and an absolute path, like "
-                "hdfs://NAME/PATH or file:///PATH"
+                f"checkpoint_uri is {self.checkpoint_uri!r}: it must be a scheme and an absolute path, such "
+                "as hdfs://NAME/PATH or file:///PATH"
             )
         if not self.namespace.strip():
             errors.append("namespace is empty: name the prefix of the topics, for example regraft")
@@ -239,7 +239,7 @@ class StreamingSettings:
                 ("silence_ms_max", self.silence_ms_max, 30_000, "Spark reports an idle query every 10 s"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
                 ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
-                ("shards", self.shards, 0, "a task keeps each of them, 0 leaves it to the number of brokers"),
+                ("shards", self.shards, 0, "each is kept by a task; 0 chooses by the number of brokers"),
                 ("read_partitions_min", self.read_partitions_min, 0, "it is a number of Spark tasks"),
                 ("write_timeout_ms", self.write_timeout_ms, 1_000, "Kafka needs time to acknowledge"),
             )

@@ -45,7 +45,7 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
     parser.add_argument("--window-ms", type=int, help="length of a window, a multiple of 1000")
     parser.add_argument("--grace-ms", type=int, help="how long a window waits for rows")
     parser.add_argument("--trigger-ms", type=int, help="time from one micro-batch to the next")
-    parser.add_argument("--records-per-trigger-max", type=int, help="most records in one micro-batch")
+    parser.add_argument("--records-per-trigger-max", type=int, help="maximum number of records in one micro-batch")
     parser.add_argument("--any-time", action="store_true", help="accept event times far from Kafka's (replays)")
     parser.add_argument("--inventory", type=Path, dest="inventory_path", help="refuse telemetry of other brokers")
     parser.add_argument("--create-time", action="store_true", help="accept timestamps that senders set (replays)")

@@ -93,7 +93,7 @@ class MemberWatcher:
         if not proof.ask({(self._topic, 0): self._reached}):
             self.error = f"Kafka does not say where {self._topic} ends"
             return
-        self.error = f"records of {self._topic} do not arrive, although Kafka has them" if proof.stalled else ""
+        self.error = f"records of {self._topic} are not arriving, although Kafka has them" if proof.stalled else ""
         self.is_proved = not proof.stalled
         if proof.needs_another_consumer:
             log.error("members_stalled", topic=self._topic, next_offset=self._reached)

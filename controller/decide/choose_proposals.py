@@ -168,9 +168,9 @@ class PlanDraft:
         price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * start.cost_per_s
         saves = f"all of the plan saves {figure(saved_per_s)}/s"
         if saved_per_s <= price_per_s:
-            return Verdict.GAIN_BELOW_PRICE, f"{saves}, its transition cost is {figure(price_per_s)}/s"
+            return Verdict.GAIN_BELOW_PRICE, f"{saves}, but its transition cost is {figure(price_per_s)}/s"
         if saved_per_s <= floor_per_s:
-            return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {figure(floor_per_s)}/s"
+            return Verdict.GAIN_WITHIN_NOISE, f"{saves}, but must save at least {figure(floor_per_s)}/s"
         against = judge_chance(start, reached, self._chosen, self._situation, self._settings)
         return against or self._judge_frailty(saved_per_s - price_per_s, start, reached)
 
@@ -249,7 +249,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
     if saved_per_s <= price_per_s and not needs_no_gain(plan.proposals):
         return (
             Verdict.GAIN_BELOW_PRICE,
-            f"it saves {figure(saved_per_s)}/s now, its transition cost is {figure(price_per_s)}/s",
+            f"it saves {figure(saved_per_s)}/s now, but its transition cost is {figure(price_per_s)}/s",
         )
     return None
 
@@ -288,8 +288,8 @@ def _judge_size(
     links, more_links = sum(len(one.links_added) for one in chosen), len(proposal.links_added)
     if more_links and links + more_links > settings.changes_per_plan_max:
         return Verdict.CHANGES_PER_PLAN, (
-            f"the plan already exchanges {links} links, this would add {more_links}, "
-            f"the limit is {settings.changes_per_plan_max}"
+            f"the plan already exchanges {links} links, and this would add {more_links}, but the limit is "
+            f"{settings.changes_per_plan_max}"
         )
     if proposal.moves and situation.kind.inventory.clients_stay:
         return (
@@ -300,7 +300,7 @@ def _judge_size(
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
     if more_moves and moves + more_moves > limit:
         return Verdict.CHANGES_PER_PLAN, (
-            f"the plan already moves {moves} {clients}, this would add {more_moves}, the limit is {limit}"
+            f"the plan already moves {moves} {clients}, and this would add {more_moves}, but the limit is {limit}"
         )
     return _judge_subscribers(proposal, chosen, situation, settings) if proposal.subscribers_moved else None
 
@@ -322,8 +322,8 @@ def _judge_subscribers(
     count, more_count = (sum(counts.get(broker, 0) for broker in brokers) for brokers in (emptied, more))
     if count + more_count > settings.users_per_plan_max:
         return Verdict.CHANGES_PER_PLAN, (
-            f"the plan already moves {count} subscribers, this would add {more_count}, the limit is "
-            f"{settings.users_per_plan_max} (controller.decision.users_per_plan_max)"
+            f"the plan already moves {count} subscribers, and this would add {more_count}, but the limit "
+            f"is {settings.users_per_plan_max} (controller.decision.users_per_plan_max)"
         )
     return None
 

@@ -89,7 +89,7 @@ def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple
         busy = CATCH_UP_FACTOR * (1 + later_ms / (last[-1].end_ms - last[0].end_ms))
         return math.ceil(
             math.log2(busy)
-        ), f"windows come {late_s:.1f} s after their end and do not catch up; at most {limit_s:g} s are allowed"
+        ), f"windows arrive {late_s:.1f} s after their end and do not catch up; at most {limit_s:g} s are allowed"
     return 0, ""
 
 

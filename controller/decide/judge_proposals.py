@@ -95,8 +95,8 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     age_ms = situation.now_ms - window.end_ms
     if abs(age_ms) > settings.window_age_ms_max:
         return Verdict.STALE_STATE, (
-            f"the window ending {time_text(window.end_ms)} is {age_ms} ms old, limit {settings.window_age_ms_max} ms: "
-            "check that the streaming job runs and that clocks agree"
+            f"the window ending {time_text(window.end_ms)} is {age_ms} ms old, but the limit is "
+            f"{settings.window_age_ms_max} ms: check that the streaming job runs and that clocks agree"
         )
     epoch = situation.state.configuration.epoch
     elsewhere = brokers_elsewhere(window, epoch, situation.transition_ended_ms)
@@ -140,7 +140,10 @@ def judge_timing(proposal: Proposal, situation: Situation, settings: DecisionSet
         return Verdict.MUTED, f"{proposal.planner} is muted for {rest_ms} ms more: one of its plans had to be undone"
     seen = situation.windows_since_plan
     if seen is not None and seen < settings.cool_down_windows:
-        return Verdict.COOL_DOWN, f"{seen} windows since the last plan, the cool-down is {settings.cool_down_windows}"
+        return (
+            Verdict.COOL_DOWN,
+            f"{seen} windows since the last plan, but the cool-down is {settings.cool_down_windows}",
+        )
     for home in (move.home_from for move in proposal.subscribers_moved if proposal.planner not in NEEDS_NO_GAIN):
         if home in situation.unverified:
             plan = situation.unverified[home]
@@ -200,7 +203,7 @@ def judge_change(
     if proposal.gain_per_s <= floor_per_s:
         return (
             Verdict.GAIN_WITHIN_NOISE,
-            f"saves {figure(proposal.gain_per_s)}/s, the dead band is {figure(floor_per_s)}/s",
+            f"saves {figure(proposal.gain_per_s)}/s, but must save at least {figure(floor_per_s)}/s",
         )
     choices = situation.kind.choices_in(proposal)
     if _is_tabu(proposal, situation, settings):

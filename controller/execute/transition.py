@@ -227,7 +227,7 @@ class Transition:
         effects: list[TransitionEffect] = []
         if self._claimed and self.plan.phase is PlanPhase.PREPARING:
             claimed = name_some(sorted(self._claimed), NAMED_MAX)
-            reason = f"{claimed} dead, as their neighbours report: a plan needs every broker"
+            reason = f"{claimed} dead, according to their neighbours: a plan needs every broker"
             effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
         return effects + self._enter_answered(now_ms)
 
@@ -276,7 +276,7 @@ class Transition:
         late_ms = now_ms - self._phase_since_ms
         if late_ms > self.limits.of(self.plan.phase):
             if self.plan.phase is PlanPhase.PREPARING:
-                reason = f"prepare took over {self.limits.prepare_ms} ms: waiting for {self._waiting_text}"
+                reason = f"prepare took longer than {self.limits.prepare_ms} ms: waiting for {self._waiting_text}"
                 return self._enter(PlanPhase.ABORTING, now_ms, reason)
             if self.plan.phase is PlanPhase.DRAINING and self._lost:
                 dead = name_some(sorted(self._lost), NAMED_MAX)

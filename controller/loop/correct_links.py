@@ -102,7 +102,7 @@ class CorrectLinks:
             text = (
                 f"the median measured link costs {self._meter.unit_factor:.3g} times what the inventory says: no "
                 "link is corrected; set controller.links.cost_per_ms to what a millisecond costs there, or to 0; or "
-                "controller.links.estimate_unmeasured, where the inventory's costs are placeholders"
+                "controller.links.estimate_unmeasured, if the inventory's costs are placeholders"
             )
             self._report(UNIT, text, now_ms)
         self._is_unit_reported = not self._meter.is_usable
@@ -122,4 +122,7 @@ def _drift_text(drift: float, limit: float, *, is_refitted: bool) -> str:
     text = f"counted messages cost {drift:+.0%} versus the model at measured delays (limit {limit:.0%})"
     if is_refitted:
         return f"{text}: all links of the overlay now cost what was measured"
-    return f"{text}: link costs agree with measurements, so brokers send other messages than the model counts"
+    return (
+        f"{text}: link costs agree with measurements, so brokers send different messages from those that the model "
+        "counts"
+    )

@@ -89,7 +89,7 @@ class DecideOnce:
             state.errors["decision that failed"] = count
             log.exception("planner_failed", planner=name, count=count)
             if count == 1:
-                text = f"planner {name} failed, nothing is decided on that window: {type(error).__name__}: {error}"
+                text = f"planner {name} failed; nothing is decided on that window: {type(error).__name__}: {error}"
                 kind = EventKind.PLANNER_FAILED
                 self._events.emit(AdaptationEvent(f"planner-{name}", kind, Severity.CRITICAL, now_ms, text))
             return None

@@ -233,8 +233,9 @@ class FollowMembers:
 
     def _report_muted(self, speaker: str, about: str, now_ms: int) -> None:
         text = (
-            f"{speaker} reports again and again that neighbours are dead, last {about}, though windows hear them: what "
-            f"it reports about neighbours is ignored for {MUTED_MS / 60_000:g} minutes; check {speaker} and its links"
+            f"{speaker} keeps reporting that neighbours are dead, most recently {about}, although windows include "
+            f"them: its reports about neighbours are ignored for {MUTED_MS / 60_000:g} minutes; check {speaker} and "
+            "its links"
         )
         self._events.emit(AdaptationEvent(speaker, EventKind.DEATHS_IMPLAUSIBLE, Severity.WARNING, now_ms, text))
 

@@ -57,7 +57,7 @@ class EventShare:
         if untold := self._untold.pop(sender, 0):
             return _with_note(event, f"{untold} events like this one before it were only counted")
         if count == SHARE_EVENTS_MAX:
-            return _with_note(event, f"the {count}th within {SPAN_MS // 1_000} s, more are only counted")
+            return _with_note(event, f"the {count}th within {SPAN_MS // 1_000} s; further ones are only counted")
         return event
 
 

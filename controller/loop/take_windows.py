@@ -64,7 +64,7 @@ class WatchCaps:
     def _report(
         self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, *, is_over: bool
     ) -> None:
-        passes = f"{broker} passes {figure(passed_per_s)} notifications/s, its limit is {figure(cap_per_s)}"
+        passes = f"{broker} passes {figure(passed_per_s)} notifications/s, but its limit is {figure(cap_per_s)}"
         what_to_do = "--planner pack_drop moves subscribers away, `regraft members maintain --evacuate` by order"
         text = f"{passes}: below it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"
         details = {"passed_per_s": f"{passed_per_s:.4g}", "load_max_per_s": f"{cap_per_s:.4g}"}

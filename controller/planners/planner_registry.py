@@ -125,7 +125,7 @@ def _named_in(settings: ControllerSettings) -> list[tuple[str, str]]:
 def _spec_error(spec: AnyPlannerSpec) -> str:
     """Return what else is wrong with a package's planner, or an empty string."""
     if spec.kind not in KINDS:
-        return f"it is for overlays of kind {spec.kind!r}, known are {', '.join(KINDS)}"
+        return f"it is for overlays of kind {spec.kind!r}, known kinds are {', '.join(KINDS)}"
     plan: Any = spec.plan
     if not callable(plan):
         return f"its plan is a {type(plan).__name__}, not a function"

@@ -105,7 +105,8 @@ def recovered_plan(
     if len(answers) > 1 or answer is None or not _is_settled(answer, fleet):
         parts = [f"{_named(brokers)}: {what}" for what, brokers in answers.items()]
         raise RecoveryRefusedError(
-            "The overlay in force cannot be determined, as the brokers do not all hold the same one and nothing else. "
+            "The overlay in force cannot be determined, because the brokers do not all hold the same one and nothing "
+            "else. "
             + "; ".join(parts)
             + ". Bring the others to the same overlay, or restart all brokers, and try again."
         )

@@ -33,7 +33,7 @@ class LoopMetrics:
         )
         self.epoch = gauge("epoch", "Epoch of the present configuration.")
         self.window_age_ms = gauge("window_age_ms", "Time since the end of the newest window.")
-        self.clock_offset_ms = gauge("clock_offset_ms", "How far clocks are ahead of Kafka's, or behind.", ["broker"])
+        self.clock_offset_ms = gauge("clock_offset_ms", "Offsets of clocks from Kafka's: ahead, or behind.", ["broker"])
         self.plans = gauge("plans", "Plans by phase.", ["phase"])
         self.changes = gauge(
             "changes",
@@ -42,7 +42,9 @@ class LoopMetrics:
         )
         self.errors = gauge("errors", "Errors at the ports of the process since it started, by kind.", ["what"])
         self.results_foreign = counter(
-            "results_foreign", "Ignored answers of brokers, by what is foreign in them: plan, digest, term.", ["part"]
+            "results_foreign",
+            "Ignored answers of brokers, by the field that does not match: plan, digest, term.",
+            ["part"],
         )
         self._add_times()
         self._add_port_metrics()
@@ -53,18 +55,18 @@ class LoopMetrics:
         counter, histogram = self.stage.counter, self.stage.histogram
         self.command_latency_ms = histogram(
             "window_close_to_command_ms",
-            "From the end of a window to the first command of the plan made from it.",
+            "Time from the end of a window to the first command of the plan based on it.",
             buckets=LATENCY_MS_BUCKETS,
         )
         self.decision_ms = histogram(
             "decision_ms",
-            "How long one decision of a planner takes, judge and choice included; role is acting or shadow.",
+            "Duration of one decision of a planner, including judge and choice; role is acting or shadow.",
             ["planner", "role"],
         )
         self.shadow_skips = counter(
             "shadow_skips", "Decisions that shadow planners skipped because windows arrived during the last one."
         )
-        self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
+        self.step_ms = histogram("step_ms", "Duration of one step of the loop.")
 
     def _add_members(self) -> None:
         """Create the metrics of members."""
@@ -82,7 +84,7 @@ class LoopMetrics:
         self.member_changes = self.stage.counter("member_changes", "Transitions of members into each state.", ["state"])
         self.repair_ms = self.stage.histogram(
             "repair_ms",
-            "From a declared death to an overlay in force without the dead.",
+            "Time from a declared death to an overlay in force without the dead brokers.",
             buckets=LATENCY_MS_BUCKETS,
         )
 
@@ -121,17 +123,17 @@ class LoopMetrics:
         """Create the metrics of the ports."""
         counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
         self.window_to_state_ms = gauge(
-            "window_end_to_state_ms", "From the end of the newest window until its state was assembled."
+            "window_end_to_state_ms", "Time from the end of the newest window until its state was assembled."
         )
         self.plan_phase = gauge("plan_phase", "1 for the phase of the plan under way, 0 for the others.", ["phase"])
         self.phase_ms = histogram(
             "phase_ms",
-            "How long plans stayed in each phase.",
+            "Time that plans spent in each phase.",
             ["phase"],
             buckets=(*LATENCY_MS_BUCKETS, 128_000, 256_000),
         )
         self.commands_repeated = counter(
-            "commands_repeated", "Commands sent again because a broker had not answered, by phase.", ["phase"]
+            "commands_repeated", "Commands resent because a broker had not answered, by phase.", ["phase"]
         )
         self.results = counter("results", "Answers of brokers by outcome.", ["outcome"])
         self.records_read = counter("records_read", "Records of state, results and orders read, by source.", ["source"])

@@ -31,7 +31,7 @@ TERM_FIRST = 1  # Of the first leader; 0 is sent by controllers that do not supp
 
 @dataclass(frozen=True)
 class AssemblyLimits:
-    """How long a window waits to be complete, and how many may wait."""
+    """Time limits and number of incomplete windows."""
 
     # Share of a broker's batches that must have arrived, or no decision is based on the window. 0.95: of the twenty
     # batches of a window of 5 s one may be missing.
@@ -49,7 +49,7 @@ class AssemblyLimits:
 
 @dataclass(frozen=True)
 class TransitionLimits:
-    """How long each phase may take, and how often unanswered commands are repeated.
+    """Time limits of phases, and repetition of unanswered commands.
 
     An activation cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED event,
     and the plan continues.
@@ -75,11 +75,12 @@ class TransitionLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings:
-    """How measured round trips correct the inventory's link costs."""
+    """Correction of the inventory's link costs by measured round trips."""
 
     cost_per_ms: Annotated[
         float,
-        "what a millisecond of one-way delay costs in the inventory's unit. Default 1: costs are such milliseconds",
+        "cost of a millisecond of one-way delay, in the inventory's unit. Default 1: costs are milliseconds of "
+        "one-way delay",
     ] = 1.0
     # A link's cost is corrected if it differs by more than this share of the one in use. Default 0.25, so that costs
     # and plans do not follow every fluctuation of the network.
@@ -122,14 +123,14 @@ class ControllerSettings:
     planner: Annotated[
         str,
         "the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first, then "
-        "publishers on the tree that these lead to, then both where they save only together",
+        "publishers on the tree that these lead to, then both together, if they save only in combination",
     ] = "swap_links_cost+relocate_publishers_joint+escape_overlay_cost"
     # Of the planner's random choices.
     seed: int = 1
     shadow_planners: Annotated[
         tuple[str, ...],
-        "names of planners that decide on the same windows but change only a shadow overlay, which shows what they "
-        "would have achieved. Default none; each takes its time once per window",
+        "names of shadow planners, which decide on the same windows but change only a simulated overlay, for "
+        "comparison. Default none; each takes its time once per window",
     ] = ()
     horizon_lifetimes: Annotated[float, "how many mean lifetimes of a subscription a decision looks back"] = 4.0
     # How many lifetimes a decision looks back first; further only if it finds nothing to change there, and then what it
@@ -153,7 +154,7 @@ class ControllerSettings:
     quiet_windows_per_change: float = 2_000.0
     degree_max: Annotated[
         int | None,
-        "most links of a broker, except on a ring; none takes the inventory's cap",
+        "maximum number of links per broker, except on a ring; none takes the inventory's cap",
     ] = None
     # Proposals of one planner for one plan.
     proposals_max: int = 16
@@ -178,7 +179,7 @@ class ControllerSettings:
     session_ms: Annotated[
         int,
         "after this time without a sign of life from the leader, another controller of the same namespace takes "
-        "over. Default 6 s, the least that Kafka allows unless its group.min.session.timeout.ms is set",
+        "over. Default 6 s, the minimum that Kafka allows unless its group.min.session.timeout.ms is set",
     ] = 6_000
     instance: Annotated[str, "the name of this controller among several. Default empty: host and process id"] = ""
     # Interval of the loop's steps. Default 100 ms, small against any window.
@@ -189,7 +190,7 @@ class ControllerSettings:
     status_ms: int = 1000
     metrics_port: Annotated[
         int | None,
-        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"
@@ -210,26 +211,26 @@ class ControllerSettings:
     clock: RunClock = field(default_factory=RunClock)
     # The settings of each planner by its name; one that is not named has its own defaults.
     planners: Mapping[str, PlannerSettings] = field(default_factory=dict)
-    decision: Annotated[DecisionSettings, "When a change is worth making"] = field(default_factory=DecisionSettings)
+    decision: Annotated[DecisionSettings, "Criteria for a worthwhile change"] = field(default_factory=DecisionSettings)
     assembly: Annotated[
         AssemblyLimits,
-        "How long a window waits to be complete, and how many may wait",
+        "Time limits and number of incomplete windows",
     ] = field(default_factory=AssemblyLimits)
     transition: Annotated[
         TransitionLimits,
-        "How long each phase may take, and how often unanswered commands are repeated",
+        "Time limits of phases, and repetition of unanswered commands",
     ] = field(default_factory=TransitionLimits)
     members: Annotated[
         MemberSettings,
-        "When brokers are declared dead, come back, join and leave",
+        "Death, return, joining and leaving of brokers",
     ] = field(default_factory=MemberSettings)
     links: Annotated[
         LinkSettings,
-        "How measured round trips correct the inventory's link costs",
+        "Correction of the inventory's link costs by measured round trips",
     ] = field(default_factory=LinkSettings)
     sampling: Annotated[
         SamplingSettings,
-        "How the share of notifications that brokers report in full follows the load (docs/sampling.md)",
+        "Adaptation to load of the share of notifications that brokers report in full (docs/sampling.md)",
     ] = field(default_factory=SamplingSettings)
 
     @property
@@ -271,7 +272,7 @@ class ControllerSettings:
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
             errors.append(
                 f"session_ms is {self.session_ms}: must be from {SESSION_MS_MIN}, or any pause looks like a death, "
-                f"to {SESSION_MS_MAX}, since no controller leads for that long"
+                f"to {SESSION_MS_MAX}, because no controller leads for that long"
             )
         if len(self.instance) > NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(self.instance):
             errors.append(

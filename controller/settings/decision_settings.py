@@ -12,19 +12,19 @@ from regraft.schemas.units import MINUTE_MS
 class DecisionSettings:
     """When a change is worth making."""
 
-    changes_per_plan_max: Annotated[int, "links exchanged in one plan"] = 12
+    changes_per_plan_max: Annotated[int, "maximum number of links exchanged in one plan"] = 12
     # Publishers moved in one plan: twice the links, as a move opens no link, it only sends subscriptions along the path
     # between the two homes.
     moves_per_plan_max: int = 24
     users_per_plan_max: Annotated[
         int,
-        "users moved in one plan on a ring, subscribers on a tree. Default 500: a move costs two brokers a few "
-        "messages, and only its own user notices",
+        "maximum number of users moved in one plan on a ring, subscribers on a tree. Default 500: a move costs two "
+        "brokers a few messages, and only its own user notices",
     ] = 500
     pay_back_s: Annotated[
         float,
-        "a change must earn its control messages within this time. Default 300 s, a small part of the hours that an "
-        "interest usually lives",
+        "the savings of a change must pay for its control messages within this time. Default 300 s, a small part of "
+        "the hours that an interest usually lasts",
     ] = 300.0
     # A change must also pay back within this many mean lifetimes of a subscription, if that is shorter. 4: by then 2 %
     # of what subscriptions had in common with the present ones is left.
@@ -34,8 +34,8 @@ class DecisionSettings:
     tabu_lifetimes: float = 2.0
     noise_factor: Annotated[
         float,
-        "the best of all worthless changes makes a plan at most as often as a normal variable exceeds this many "
-        "standard deviations; 0 turns the test off. Default 2, one decision in 44",
+        "bound on false positives: if no change is worthwhile, the best one becomes a plan at most as often as "
+        "a normal variable exceeds this many standard deviations; 0 turns the test off. Default 2, one decision in 44",
     ] = 2.0
     # noise_factor for each change of a plan alone, as if it had not been selected for its gain. 1: with 2, clearly
     # worthwhile changes had to wait for more windows (docs/decisions.md).

@@ -11,12 +11,12 @@ from regraft.schemas.units import MINUTE_MS
 
 @dataclass(frozen=True, kw_only=True)
 class MemberSettings:
-    """When brokers are declared dead, come back, join and leave."""
+    """Death, return, joining and leaving of brokers."""
 
     silence_ms: Annotated[
         int,
-        "after this time without telemetry, measured by closed windows, a broker is dead. Default 10 s, two windows: "
-        "one may be lost to a pause",
+        "after this time without telemetry, measured by closed windows, a broker is considered dead. Default 10 s, "
+        "two windows: one may be lost to a pause",
     ] = 10_000
     deaths_share_max: Annotated[
         float,

@@ -12,12 +12,12 @@ from regraft.schemas.sampled_blocks import power_of, share_error
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings:
-    """How the share of notifications that brokers report in full follows the load (docs/sampling.md)."""
+    """Adaptation to load of the share of notifications that brokers report in full (docs/sampling.md)."""
 
     share_min: Annotated[
         float,
-        "the lowest share that is requested, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report what "
-        "their own settings say",
+        "the lowest share that is requested, 1, 0.5, 0.25 and so on. Default 1: no share is requested, and all "
+        "brokers report according to their own settings",
     ] = 1.0
     # The share is halved if windows arrive more than this many window lengths after their end and do not catch up.
     # Default 3: 15 s of windows of 5 s.

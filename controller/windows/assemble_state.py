@@ -72,7 +72,7 @@ class WindowAssembler:
         else:
             window = self._pending.setdefault(record.window_start_ms, _PendingWindow(record.window_end_ms))
             if record.window_end_ms != window.end_ms:
-                self.refused["window of another length than its first record said"] += 1
+                self.refused["window of a different length than in its first record"] += 1
             elif isinstance(record, StateRow):
                 self._add_row(window, record)
             else:

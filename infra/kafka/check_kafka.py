@@ -91,7 +91,7 @@ def _check_tls(connection: socket.socket, server: str, host: str, security: Kafk
 def _certificate_diagnosis(error: ssl.SSLCertVerificationError, server: str, host: str) -> Diagnosis:
     if error.verify_code in (HOST_MISMATCH, ADDRESS_MISMATCH):
         to_do = "Use a name that the certificate covers, or have one issued for this name."
-        return Diagnosis(f"the certificate of {server} is for another name than {host}", to_do)
+        return Diagnosis(f"the certificate of {server} is for a different name than {host}", to_do)
     if error.verify_code in (EXPIRED, NOT_YET_VALID):
         is_over = error.verify_code == EXPIRED
         what = "has expired" if is_over else "is not valid yet"

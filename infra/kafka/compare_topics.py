@@ -39,9 +39,8 @@ def durability_note(broker_count: int) -> str:
     if durability.replicas >= REPLICAS_WANTED:
         return ""
     return (
-        f"Kafka has {broker_count} of {REPLICAS_WANTED} brokers, "
-        f"so topics get {durability.replicas} of {REPLICAS_WANTED} "
-        "replicas, and acknowledged plans and orders can be lost with one broker."
+        f"Kafka has {broker_count} of {REPLICAS_WANTED} brokers, so topics get {durability.replicas} of "
+        f"{REPLICAS_WANTED} replicas, and losing one broker can lose acknowledged plans and orders."
     )
 
 

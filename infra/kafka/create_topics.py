@@ -194,6 +194,6 @@ def _check(kafka: KafkaAccess, admin: AdminClient, wanted: dict[str, Topic]) -> 
         if errors:
             how = f" ({alter_hint(kafka, name, wrong)})" if wrong else ""
             raise TopicMismatchError(
-                f"Topic {name} is not as schemas/topics.py has it ({'; '.join(errors)}): "
+                f"Topic {name} does not have the configuration that Regraft needs ({'; '.join(errors)}): "
                 f"alter it{how} or delete it, or choose another namespace."
             )

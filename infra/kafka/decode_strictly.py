@@ -34,8 +34,7 @@ def decode_strictly(message: Message, record_type: type[Record]) -> Record | Non
         place = f"topic {message.topic()}, partition {message.partition()}, offset {message.offset()}, key {key!r}"
         raise UnreadableRecordError(
             f"A record that should be a {record_type.__name__} cannot be read ({place}: {error}). Skipping it could "
-            "repeat or contradict what it says, so nothing starts. If a newer Regraft wrote it, start that version. "
-            "If no version can read it, check at the brokers that it is not in force, then write a record "
-            "without a value "
-            "under its key to delete it."
+            "repeat or contradict what it says, so nothing starts. If a newer version of Regraft wrote it, start "
+            "that version. If no version can read it, check at the brokers that it is not in force, then write a "
+            "record without a value under its key to delete it."
         ) from error

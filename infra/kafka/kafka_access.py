@@ -31,7 +31,8 @@ class KafkaSecurity(ConnectionSecurity):
     tls: Annotated[bool, "whether connections are encrypted and the servers' certificates checked"] = False
     mechanism: Annotated[
         str | None,
-        "how clients log in by SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no SASL",
+        "SASL mechanism with which clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no "
+        "SASL",
     ] = None
     token_url: Annotated[
         str | None,
@@ -98,7 +99,7 @@ class KafkaSecurity(ConnectionSecurity):
                 errors.append("check_host_name is false, but so is tls: there is no certificate to check")
         if self.mechanism is not None and not self.tls and not self.allow_unencrypted_login:
             errors.append(
-                f"mechanism is {self.mechanism} without tls: set tls, or allow_unencrypted_login where nobody else can "
+                f"mechanism is {self.mechanism} without tls: set tls, or allow_unencrypted_login if nobody else can "
                 "read the network"
             )
         return errors

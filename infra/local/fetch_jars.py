@@ -236,7 +236,7 @@ def _first_error(lines: Sequence[str]) -> str:
         for line in lines:
             if sign in line and "::::" not in line and "UNRESOLVED DEPENDENCIES" not in line:
                 return " ".join(line.split())
-    return "ended without a result"
+    return "it exited without a result"
 
 
 def _ivy_command(module_file: Path, cache_dir: Path, staging: Path) -> list[str]:

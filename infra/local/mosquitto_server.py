@@ -43,7 +43,7 @@ def find_mosquitto() -> Path:
     if program or DEBIAN_PATH.is_file():
         return Path(program or DEBIAN_PATH)
     raise NoMosquittoError(
-        "No Mosquitto was found on PATH or in /usr/sbin: install it (Debian and Ubuntu: apt-get install mosquitto); "
+        "Mosquitto was not found on PATH or in /usr/sbin: install it (Debian and Ubuntu: apt-get install mosquitto); "
         "no Python package provides it."
     )
 

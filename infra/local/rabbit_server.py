@@ -50,7 +50,7 @@ def find_rabbit() -> Path:
     if program and shutil.which(NAMES_PROGRAM):
         return Path(program)
     raise NoRabbitError(
-        "No RabbitMQ was found on PATH or in /usr/lib/rabbitmq/bin: install it (Debian and Ubuntu: apt-get install "
+        "RabbitMQ was not found on PATH or in /usr/lib/rabbitmq/bin: install it (Debian and Ubuntu: apt-get install "
         "rabbitmq-server); no Python package provides it."
     )
 

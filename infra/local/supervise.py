@@ -300,7 +300,7 @@ class Supervisor:
             child.ended.set()
             return
         self._report(child, ServiceEventKind.DIED, pid)
-        self._restart_or_fail(child, f"ended with code {child.exit_code}")
+        self._restart_or_fail(child, f"exited with code {child.exit_code}")
 
     def _restart_or_fail(self, child: _Child, reason: str, remedy: str = "") -> None:
         policy = child.service.restart

@@ -45,7 +45,7 @@ class OrderJudge:
         kind, written_ms = message.timestamp()
         key = (message.key() or b"").decode(errors="replace")
         if order is None:
-            refusal = "it deletes an order from the topic: withdraw an order by another order instead"
+            refusal = "it deletes an order from the topic: withdraw an order with another order instead"
         else:
             is_by_kafka = kind == TIMESTAMP_LOG_APPEND_TIME
             refusal = self.refusal(order, key, written_ms, is_by_kafka=is_by_kafka)
@@ -80,7 +80,7 @@ class OrderJudge:
             )
         if not written_ms - ORDER_AGE_MS_MAX <= order.time_ms <= written_ms + ORDER_AHEAD_MS_MAX:
             return (
-                f"it was signed {(written_ms - order.time_ms) / 1000:,.0f} s before Kafka received it, allowed are "
+                f"it was signed {(written_ms - order.time_ms) / 1000:,.0f} s before Kafka received it, but allowed are "
                 f"{-ORDER_AHEAD_MS_MAX // 1000} to {ORDER_AGE_MS_MAX // 1000} s: check for a copied order "
                 "or a wrong clock"
             )

@@ -57,7 +57,7 @@ class OrderSettings:
     trusted_keys_file: Annotated[
         Path | None,
         "the public keys whose orders are followed, TOML, one line each, as printed by `regraft keys create`; none "
-        "for order-keys/trusted.toml in the run directory, which `regraft run` makes for its user",
+        "for order-keys/trusted.toml in the run directory, which `regraft run` creates for its user",
     ] = None
     key_file: Annotated[
         Path | None,
@@ -160,7 +160,7 @@ def load_signing_key(file: Path) -> SigningKey:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OrderKeyError(
-            f"The key for orders {file} cannot be read ({reason}): `regraft keys create NAME` makes one."
+            f"The key for orders {file} cannot be read ({reason}): `regraft keys create NAME` creates one."
         ) from error
     if mode & 0o077:
         raise OrderKeyError(f"The key for orders {file} can be read by others (mode {mode & 0o777:o}): chmod 600 it.")
@@ -170,7 +170,7 @@ def load_signing_key(file: Path) -> SigningKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         private = None
     if not first.startswith(NAME_LINE) or not isinstance(private, Ed25519PrivateKey):
-        raise OrderKeyError(f"{file} holds no key for orders: `regraft keys create NAME` makes one.")
+        raise OrderKeyError(f"{file} holds no key for orders: `regraft keys create NAME` creates one.")
     return SigningKey(first.removeprefix(NAME_LINE).strip(), private)
 
 

@@ -120,7 +120,7 @@ class ConnectionSecurity:
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or "not usable"
             yield (
-                f"certificate_file {self.certificate_file} and key_file {self.key_file} do not fit ({reason}): "
+                f"certificate_file {self.certificate_file} and key_file {self.key_file} do not match ({reason}): "
                 "both must be PEM, the key that of the certificate, its password the right one"
             )
 

@@ -8,13 +8,13 @@ EXIT_OK, EXIT_FAILED, EXIT_CALL, EXIT_INTERRUPTED, EXIT_TERMINATED = 0, 1, 2, 13
 MEANINGS = {
     EXIT_OK: "success; `status`: healthy; `doctor`: nothing is missing",
     EXIT_FAILED: (
-        "it ran, or tried to, and something is wrong: a server does not answer, an order is refused, a file cannot be "
-        "written, a recording is damaged, a result is not what it should be"
+        "failure: a server does not answer, an order is refused, a file cannot be written, a recording is damaged, a "
+        "result is not what it should be"
     ),
     EXIT_CALL: (
-        "the call or the settings are wrong: an option, a setting, or the name of something that does not exist or is "
+        "wrong usage or settings: an option, a setting, or the name of something that does not exist or is "
         "not what it should be (a recording, rules, a broker, a plan); nothing was changed"
     ),
-    EXIT_INTERRUPTED: "Ctrl-C ended it before it had a result; commands that run until Ctrl-C end with 0",
-    EXIT_TERMINATED: "SIGTERM ended it before it had a result; commands that run until SIGTERM end with 0",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C before it had a result; commands that run until Ctrl-C exit with 0",
+    EXIT_TERMINATED: "terminated by SIGTERM before it had a result; commands that run until SIGTERM exit with 0",
 }

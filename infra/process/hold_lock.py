@@ -52,7 +52,7 @@ def _acquire(descriptor: int, lock_file: Path, wait_s_max: float) -> None:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
                 message = (
                     f"Lock {lock_file} is still held by process {holder or 'unknown'} after {wait_s_max:g} s: "
-                    "wait for that process to end, or stop it."
+                    "wait for that process to exit, or stop it."
                 )
                 raise LockHeldError(message, int(holder) if holder.isdigit() else None) from None
             time.sleep(POLL_S)

@@ -54,7 +54,7 @@ def load_part(entry: EntryPoint, what: str, base: type[Any], error_of: Callable[
     except Exception as error:
         raise PlugInError(
             f"{entry.name!r} cannot be imported from {place_of(entry)}, {type(error).__name__}: {error}: install what "
-            "it needs, or another version of it"
+            "it needs, or a different version of it"
         ) from error
     reason = _identity_error(entry.name, part, base) or error_of(part)
     if reason:

@@ -26,7 +26,9 @@ LEDGER_COUNTS = (
 )
 # Gauges with the name and meaning of a number in the status document.
 STATUS_GAUGES = {
-    "behind_ms": "How far the model's clock is behind the run's: the machine is too slow for the traffic.",
+    "behind_ms": (
+        "Lag of the model's clock behind the clock of the run; above 0, the machine is too slow for the traffic."
+    ),
     "held_deliveries": "Deliveries that brokers hold back for a transition.",
     "held_deliveries_max": "The most deliveries that one broker has held back at once.",
     "queue_overflows": "Notifications that found a broker's queue full since the start.",
@@ -35,7 +37,7 @@ STATUS_GAUGES = {
     "sample_share": "Share of the notifications that brokers report in full.",
     "brokers_dead": "Emulated brokers that are dead.",
     "brokers_suspended": "Emulated brokers that are suspended.",
-    "clients_waiting": "Clients that wait for a new home because theirs died.",
+    "clients_waiting": "Clients waiting for a new home because theirs died.",
     "clients_reconnected": "Clients that have reconnected since the start after their home died.",
     "notification_hops": "Notifications handled by brokers since the start.",
     "control_hops": "Control messages handled by brokers since the start.",

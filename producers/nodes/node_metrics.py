@@ -33,7 +33,7 @@ class NodeMetrics:
         gauge = self.stage.gauge
         self._plain = {name: gauge(name, text) for name, text in GAUGES.items()}
         self._messages = gauge(
-            "messages", "Messages since the start: published here, delivered here, dropped by reason.", ["what"]
+            "messages", "Messages since the start: published here, delivered here, or dropped, by reason.", ["what"]
         )
         self._links = gauge(
             "links", "Events of links since the start: connected, cut, new incarnations, calls.", ["what"]

@@ -168,4 +168,4 @@ def has_begun_before(settings: NodeSettings) -> bool:
 
 def note_begin(settings: NodeSettings) -> None:
     """Record that others have met this incarnation, so that the next start is another incarnation."""
-    replace_file(settings.life_file, "This node has started: its next life waits until a plan admits it.\n")
+    replace_file(settings.life_file, "This node has started: its next incarnation waits until a plan admits it.\n")

@@ -16,9 +16,9 @@ ADMITTED = (
     "the members to include this node: an operator admits it (`regraft members add {broker}`), or a controller with "
     "controller.members.admit_announced"
 )
-PLAN = "a plan that admits this node to the overlay, which a running controller makes: until then nothing crosses"
+PLAN = "a plan that admits this node to the overlay, which a running controller proposes: until then nothing crosses"
 REPAIR = (
-    "a plan without the lost {peers}, which a running controller makes: until then nothing crosses to or through it"
+    "a plan without the lost {peers}, which a running controller proposes: until then nothing crosses to or through it"
 )
 
 

@@ -19,7 +19,7 @@ class RecorderMetrics:
         self.records = gauge("records", "Records in the recording.")
         self.bytes = gauge("bytes", "Bytes of the recording's files.")
         self.missed = gauge("missed", "Records that Kafka deleted before they were read, by topic.", ["topic"])
-        self.stalled = gauge("stalled_topics", "Topics whose records do not arrive, although Kafka has them.")
+        self.stalled = gauge("stalled_topics", "Topics whose records are not arriving, although Kafka has them.")
 
 
 class RecorderHealth:
@@ -37,9 +37,9 @@ class RecorderHealth:
     def __call__(self) -> Health:
         """Return the recorder's health now."""
         error = self.pulse.error()
-        stalled = f"records of {', '.join(sorted(self.stalled))} do not arrive, although Kafka has them"
+        stalled = f"records of {', '.join(sorted(self.stalled))} are not arriving, although Kafka has them"
         silence = self.asked.error()
         notes = tuple(note for note in (stalled if self.stalled else "", silence) if note)
         is_proved = self.has_asked and error is None and not notes
-        proved = f"everything was read up to an end that Kafka named {self.asked.silent_s:.0f} s ago"
+        proved = f"everything was last read up to the end reported by Kafka {self.asked.silent_s:.0f} s ago"
         return Health(is_proved, () if error is None else (error,), notes, (proved,) if is_proved else ())

@@ -93,7 +93,7 @@ def open_part(path: Path) -> RecordingPart:
         info = json.loads(container.meta[INFO_KEY])
         if info["format"] > FORMAT_VERSION:
             raise RecordingError(
-                f"{path} was written by a newer Regraft ({info['version']}): its format is "
+                f"{path} was written by a newer version of Regraft ({info['version']}): its format is "
                 f"{info['format']}, and this version reads formats up to {FORMAT_VERSION}: upgrade Regraft."
             )
         return RecordingPart(path, _info_of(info, container, path), container, container.schemas)

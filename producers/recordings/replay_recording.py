@@ -102,8 +102,8 @@ class Replayed:
         """What to warn about, one sentence each."""
         texts = {
             f"Gaps of {self.holes_ms / 1000:.0f} s in total were skipped: nothing was recorded in them.": self.holes_ms,
-            f"{self.too_long} records were left out: Kafka takes none of their size.": self.too_long,
-            f"{self.to_come} records have times still to come, and got the present one.": self.to_come,
+            f"{self.too_long} records were left out: Kafka does not accept records of this size.": self.too_long,
+            f"{self.to_come} records have future times, and got the present one.": self.to_come,
         }
         return [sentence for sentence, count in texts.items() if count]
 
@@ -243,8 +243,8 @@ class RecordingReplayer:
 
     def _away(self, reason: str) -> StackError:
         return StackError(
-            f"Kafka at {self._bootstrap} did not take all records of the replay within {OUTAGE_S_MAX:g} s ({reason}): "
-            "check that it runs and has space, and replay into another namespace."
+            f"Kafka at {self._bootstrap} did not accept all records of the replay within {OUTAGE_S_MAX:g} s "
+            f"({reason}): check that it runs and has space, and replay into another namespace."
         )
 
     def _progress(self, event_ms: int, spent_s: float) -> ReplayProgress:

@@ -55,7 +55,7 @@ class ClockWatch:
         if not self._jumps:
             return ""
         return (
-            f"Time jumps back {self._jumps} times in {self._topic}, at most by {self._back_ms_max / 1000:.1f} s: "
+            f"Time jumps back {self._jumps} times in {self._topic}, by at most {self._back_ms_max / 1000:.1f} s: "
             "the messages are read in the order of their times."
         )
 

@@ -124,7 +124,7 @@ def check_out(out: Path) -> None:
     """Raise RecordingFileError if a recording cannot have this name, or is there; DiskFullError if the disk is full."""
     if out.suffix != SUFFIX or PART_PATTERN.match(out.stem):
         raise RecordingFileError(
-            f"A recording cannot be named {out.name}: name it like rec{SUFFIX}, later files get numbers."
+            f"A recording cannot be named {out.name}: use a name such as rec{SUFFIX}; later files are numbered."
         )
     if out.exists() or (out.parent.is_dir() and following_parts(out)):
         raise RecordingFileError(f"{out} or a part of it already exists: choose another name, or delete it.")
@@ -303,7 +303,7 @@ class RecordingWriter:
 
     def _disk_full(self) -> DiskFullError:
         return DiskFullError(
-            f"The disk of {self._out.parent} is full: the recording ends here, its {self.counts.records} records in "
+            f"The disk of {self._out.parent} is full: the recording ends here; its {self.counts.records} records in "
             f"{self.counts.parts} files stay readable; free some space and record again."
         )
 

@@ -37,13 +37,13 @@ class WorkloadSettings:
     notifications_per_s: Annotated[float, "average rate of each publisher, at random times"] = 4.0
     interested_broker_count: Annotated[
         int,
-        "average number of simultaneous subscriptions to a symbol, each at another broker while there are enough",
+        "average number of simultaneous subscriptions to a symbol, each at a different broker while there are enough",
     ] = 9
-    lifetime_s_mean: Annotated[float, "mean life of a subscription, which is then replaced by one elsewhere"] = 20.0
+    lifetime_s_mean: Annotated[float, "mean lifetime of a subscription, which is then replaced by one elsewhere"] = 20.0
     broker_load_exponent: Annotated[
         float,
         "how unevenly brokers draw subscriptions, 0 for evenly, 1 as in Jaeger07; by default, interests matter "
-        "enough next to PlanetLab's delays for their shift to require another overlay",
+        "enough next to PlanetLab's delays for their shift to require a different overlay",
     ] = 4.0
     # How unevenly symbols are wanted, 0 for evenly.
     popularity_sigma: float = 0.5
@@ -133,7 +133,7 @@ class WorkloadSettings:
                 "the bursts"
             )
         if self.burst_count is not None and self.burst_count < 1:
-            errors.append(f"burst_count is {self.burst_count}: must be at least 1, or none for bursts without end")
+            errors.append(f"burst_count is {self.burst_count}: must be at least 1, or none for endless bursts")
         if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
             errors.append(
                 f"burst_every_s is {self.burst_every_s:g}: must be above burst_s ({self.burst_s:g}), or none for no "

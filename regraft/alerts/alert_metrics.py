@@ -20,12 +20,12 @@ class AlertMetrics:
         self.changes = stage.counter("changes", "Alerts raised and cleared, by rule.", ["rule", "status"])
         self.messages = stage.counter("messages", "Messages sent, by status.", ["status"])
         self.deliveries = stage.counter("deliveries", "Finished deliveries, by target and state.", ["target", "state"])
-        self.waiting = stage.gauge("waiting_messages", "Messages that wait for a target.", ["target"])
+        self.waiting = stage.gauge("waiting_messages", "Messages waiting for a target.", ["target"])
         self.records = stage.counter("records", "Records read, by kind.", ["record"])
         self.windows = stage.counter("windows", "Windows judged.")
         self.window_age_ms = stage.gauge("window_age_ms", "Time since the end of the newest window judged, in ms.")
         self.errors = stage.gauge("errors", "Errors at the ports of the process since it started, by kind.", ["what"])
-        self.step_ms = stage.histogram("step_ms", "How long one step of the loop takes, storing included, in ms.")
+        self.step_ms = stage.histogram("step_ms", "Duration of one step of the loop, including storing, in ms.")
 
 
 class AlertHealth:
@@ -49,8 +49,8 @@ class AlertHealth:
             return Health(is_ready=False, errors=errors)
         notes = tuple(error for each in (self.stored, self.asked) if (error := each.error()))
         proved = (
-            f"positions were stored in Kafka {self.stored.silent_s:.0f} s ago",
-            f"everything was read up to an end that Kafka named {self.asked.silent_s:.0f} s ago",
+            f"positions were last stored in Kafka {self.stored.silent_s:.0f} s ago",
+            f"everything was last read up to the end reported by Kafka {self.asked.silent_s:.0f} s ago",
         )
         is_proved = not (errors or notes)
         return Health(is_proved, errors, notes, proved if is_proved else ())

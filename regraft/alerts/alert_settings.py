@@ -41,7 +41,7 @@ class AlertSettings:
     status_file: Path | None = None
     # Length of the windows, which determines how far back the stage reads after a restart.
     window_ms: int = 5_000
-    rules_file: Annotated[Path | None, "the rules, TOML; none means those that regraft alerts rules prints"] = None
+    rules_file: Annotated[Path | None, "alert rules (TOML); none for those that `regraft alerts rules` prints"] = None
     targets: Annotated[
         tuple[str, ...],
         "apprise URLs of recipients, for example mailtos://user:password@example.org (apprise's documentation lists "
@@ -53,8 +53,8 @@ class AlertSettings:
     ] = ()
     quiet_hours: Annotated[
         str | None,
-        "when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin, or 22:00-07:00 Europe/Berlin below "
-        "warning for those below another severity than critical; none for never",
+        "hours in which less urgent alerts are held back, for example 22:00-07:00 Europe/Berlin for all below "
+        "critical, or 22:00-07:00 Europe/Berlin below warning for all below warning; none for no quiet hours",
     ] = None
     # Timeout for connecting to a target, and again for its answer: a webhook that takes longer is retried, and one dead
     # target must not hold up the others.
@@ -70,8 +70,8 @@ class AlertSettings:
     queue_max: int = 100
     resend_uncertain: Annotated[
         bool,
-        "whether to resend a message that was being sent when the stage was killed: false, so that nothing is sent "
-        "twice, or true for receivers that recognise its Idempotency-Key, so that none is missed",
+        "whether to resend a message that was being sent when the stage was killed: false sends nothing twice; true, "
+        "for receivers that recognise its Idempotency-Key, misses nothing",
     ] = False
     # How far back the stage reads windows that closed while it was down. Default 1 hour: older ones are not news, and
     # reading all of them would take long.
@@ -84,7 +84,7 @@ class AlertSettings:
     stop_ms_max: int = 15_000
     metrics_port: Annotated[
         int | None,
-        "port at which Prometheus may scrape, and /health and /ready answer; none opens no port",
+        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"

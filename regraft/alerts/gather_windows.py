@@ -86,7 +86,7 @@ class WindowGatherer:
             self.dropped["duplicate or late marker"] += 1
             return
         if marker.window_end_ms > max(now_ms, written_ms) + AHEAD_MS_MAX:
-            self.dropped["marker of a window to come"] += 1
+            self.dropped["marker of a future window"] += 1
             return
         self._markers.setdefault(marker.window_start_ms, _Marker(marker, written_ms, now_ms, is_known))
 

@@ -71,7 +71,7 @@ class Rule:
         errors = []
         if not self.name or set(self.name) - set(string.ascii_lowercase + string.digits + "_-."):
             errors.append(
-                f"name is {self.name!r}: use only lower-case letters, digits, _, - and ., as it is part of a key"
+                f"name is {self.name!r}: use only lower-case letters, digits, _, - and ., because it is part of a key"
             )
         for field, template in (("text", self.text), ("text_cleared", self.text_cleared)):
             reason = template_error(template)

@@ -161,7 +161,7 @@ class AlertLoop:
         if self._reader.prove():
             health.asked.beat()
         stalled = ", ".join(sorted(self._reader.stalled))
-        health.reading_error = f"records of {stalled} do not arrive, although Kafka has them" if stalled else ""
+        health.reading_error = f"records of {stalled} are not arriving, although Kafka has them" if stalled else ""
 
     @property
     def _is_ready(self) -> bool:

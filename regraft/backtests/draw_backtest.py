@@ -87,7 +87,7 @@ def _draw_panel(axes: Axes, outcomes: Sequence[Outcome], styles: Mapping[str, Li
             marks = [(plan.time_ms - start_ms) / SECOND_MS for plan in outcome.plans]
             heights = [_cost_at(outcome, plan.time_ms) for plan in outcome.plans]
             axes.plot(marks, heights, "v", color=style.colour, markersize=5, linestyle="none")
-    axes.set_xlabel("time since the first window, s; a triangle is a plan")
+    axes.set_xlabel("time since the first window, s; triangles mark plans")
     axes.set_ylabel("cost per second")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.01)

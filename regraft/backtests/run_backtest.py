@@ -171,8 +171,8 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
         )
     if settings is not None and settings.run.clock_speed != 1.0:
         errors.append(
-            f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times are not Kafka's, by "
-            "which a recording is read; use a recording of a run at speed 1"
+            f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times differ from Kafka's, "
+            "by which a recording is read; use a recording of a run at speed 1"
         )
     errors += _recording_errors(recording, settings)
     first_ms, end_ms = _span(options, recording, 5_000 if settings is None else settings.streaming.window_ms, settings)
@@ -210,9 +210,9 @@ def _span(options: BacktestOptions, recording: Recording, window_ms: int, settin
 
 def _empty_text(recording: Recording, first_ms: int, end_ms: int) -> str:
     return (
-        f"there is no complete window between {_time_text(first_ms)} and {_time_text(end_ms)}: the recording goes from "
-        f"{_time_text(recording.first_ms or 0)} to {_time_text(recording.last_ms or 0)}, choose --from and --to within "
-        "it, at least a window and its grace apart"
+        f"there is no complete window between {_time_text(first_ms)} and {_time_text(end_ms)}: the recording goes "
+        f"from {_time_text(recording.first_ms or 0)} to {_time_text(recording.last_ms or 0)}, so choose --from and "
+        "--to within it, at least a window and its grace apart"
     )
 
 
@@ -324,7 +324,7 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
     recorded = next((outcome for outcome in outcomes if outcome.planner == RECORDED), None)
     if recorded is None:
         notes.append(
-            f"What the overlay {RECORDED} cost is unknown: the plans that led to it are not in the recording "
+            f"The cost of the overlay {RECORDED} is unknown: the plans that led to it are not in the recording "
             "(regraft record --all)."
         )
     if recorded is not None and recorded.windows_unknown:

@@ -49,12 +49,12 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 </style>
 </head>
 <body>
-<h1>What planners would have achieved on $file</h1>
+<h1>Planners compared on $file</h1>
 $notes
 $tables
 <h2>Cost of each window</h2>
 $drawing
-<h2>Why proposals were refused</h2>
+<h2>Refused proposals</h2>
 $refusals
 </body>
 </html>

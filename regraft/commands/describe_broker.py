@@ -114,7 +114,7 @@ def _median_processing(path: Path) -> float:
 
     if not path.exists():
         raise FactsError(
-            f"the processing cost of a notification is unknown, as there is no {path}: give --processing COST"
+            f"the processing cost of a notification is unknown, because there is no {path}: give --processing COST"
         )
     return float(np.median(load_inventory(path).processing_cost))
 

@@ -62,7 +62,7 @@ class AccessCheck:
             text = "This dashboard is read-only: it has no secret (dashboard.secret or dashboard.secret_file)."
             raise TokenRefusedError(403, "read_only", text)
         if not token:
-            text = f"{needs}: Authorization: Bearer TOKEN (`regraft dashboard token` makes one)."
+            text = f"{needs}: Authorization: Bearer TOKEN (`regraft dashboard token` issues one)."
             raise TokenRefusedError(401, "missing", text)
         return check_token(self._secret, token, settings.namespace, settings.token_hours_max, self._revoked, scopes)
 

@@ -20,7 +20,7 @@ class DashboardMetrics:
         )
         self.failures = stage.counter("view_failures", "Failed reads of the live view.")
         self.undecodable = stage.gauge("undecodable", "Parts of the live view that cannot be read at present.")
-        self.poll_ms = stage.histogram("poll_ms", "How long one read of the live view took, failures included.")
+        self.poll_ms = stage.histogram("poll_ms", "Duration of one read of the live view, including failures.")
         self.orders = stage.counter(
             "orders", "Orders by kind and outcome here: stored, refused or failed.", ["kind", "outcome"]
         )

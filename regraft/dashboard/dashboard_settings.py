@@ -141,7 +141,9 @@ def _proxy_errors(proxy: str) -> list[str]:
     try:
         ipaddress.ip_network(proxy)
     except ValueError as error:
-        return [f"trusted_proxies has {proxy!r} ({error}): name the address of a proxy, or a network like 10.0.0.0/8"]
+        return [
+            f"trusted_proxies has {proxy!r} ({error}): name the address of a proxy, or a network such as 10.0.0.0/8"
+        ]
     return []
 
 
@@ -152,5 +154,5 @@ def secret_errors(secret: str, where: str) -> list[str]:
         return []
     return [
         f"{where} has {size} bytes: at least {SECRET_BYTES_MIN}, or tokens can be forged; "
-        '`python -c "import secrets; print(secrets.token_urlsafe(32))"` makes one'
+        '`python -c "import secrets; print(secrets.token_urlsafe(32))"` prints one'
     ]

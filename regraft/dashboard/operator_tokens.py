@@ -148,7 +148,7 @@ def check_token(
         raise TokenRefusedError(
             403,
             "lifetime",
-            f"The token is valid for longer than the {hours_max:g} hours that tokens may.",
+            f"The token is valid for longer than {hours_max:g} hours, the maximum.",
         )
     if claims["jti"] in revoked:
         raise TokenRefusedError(401, "revoked", "The token was revoked: ask for a new one.")

@@ -46,7 +46,8 @@ def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     """
     if settings.redis is None:
         raise DashboardError(
-            "The dashboard has no live view to show: set redis.url or REGRAFT_REDIS_URL to what the controller uses."
+            "The dashboard has no live view to show: set redis.url or REGRAFT_REDIS_URL to the URL of the server "
+            "that the controller uses."
         )
     _check_certificate(settings)
     listener = _listen(settings.host, settings.port)
@@ -90,7 +91,7 @@ def _sender(settings: DashboardSettings) -> Send:
     key = settings.orders.dashboard_key()
     if key is None:
         log.warning(
-            "dashboard_orders_unsigned", text="orders from here are executed only where unsigned orders are allowed"
+            "dashboard_orders_unsigned", text="orders from here are executed only if unsigned orders are allowed"
         )
 
     def send(order: Order) -> Order:

@@ -112,7 +112,7 @@ class OrderDesk:
 
     def _check_member(self, kind: OrderKind, broker: str) -> None:
         if kind is OrderKind.ADD:
-            raise OrderRefusedError(422, "A broker is added by `regraft members add`, which specifies its costs.")
+            raise OrderRefusedError(422, "Add a broker with `regraft members add`, which specifies its costs.")
         fleet: ShownFleet = self._board.value("members") or ShownFleet()
         configuration: ShownConfiguration | None = self._board.value("configuration")
         shown = next((member for member in fleet.members if member.broker == broker), None)

@@ -100,7 +100,7 @@ class DisturbSchedule:
         """Resume the suspended stage or free the disk; return a sentence about it, empty if there is neither."""
         if self._disk is not None and self._disk.is_full:
             self._disk.make_room()
-            return "made room on the disk"
+            return "freed space on the disk"
         if self._suspended is None:
             return ""
         (name, pid), self._suspended = self._suspended, None

@@ -198,8 +198,8 @@ def _check_shift(settings: Settings) -> None:
     if shift_s is not None and shift_s >= settings.demo.running_s:
         raise SettingsError(
             [
-                f"emulator.workload.regime_change is at {shift_s:g} s, the demo runs {settings.demo.running_s:g} s: "
-                "let the interests shift earlier, or lengthen demo.running_s"
+                f"emulator.workload.regime_change is at {shift_s:g} s, but the demo runs {settings.demo.running_s:g} "
+                "s: shift the interests earlier, or increase demo.running_s"
             ]
         )
 
@@ -343,7 +343,7 @@ class _DemoRun:
 
     def _report_service(self, event: ServiceEvent, screen: RunScreen) -> None:
         if event.kind is ServiceEventKind.GAVE_UP:
-            how = f"{event.service} ended with code {event.exit_code} and is not restarted"
+            how = f"{event.service} exited with code {event.exit_code} and will not be restarted"
             self._ended_services[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
         elif event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
             screen.report(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)

@@ -40,7 +40,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the most important results, each as a name and a text."""
     yield "run", f"{summary['duration_s']:g} s, seed {summary['seed']}, planner {summary['planner']}"
     withheld = summary.get("notifications_withheld", 0)
-    busy = f", {withheld:,} withheld, as the machine was too busy" if withheld else ""
+    busy = f", {withheld:,} not sent because the machine was too busy" if withheld else ""
     yield "notifications published", f"{summary['notifications_published']:,}{busy}"
     yield "deliveries", f"{summary['deliveries']:,} of {summary['deliveries_expected']:,}"
     yield "lost / repeated / out of order", _errors(summary)
@@ -72,7 +72,7 @@ def _errors(summary: Mapping[str, Any]) -> str:
     counts = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
     excused = {
         "lost on a path through a broker that died": summary["lost_to_deaths"],
-        "out of order took a detour around congestion": summary["out_of_order_on_detours"],
+        "out of order after a detour around congestion": summary["out_of_order_on_detours"],
     }
     return ", ".join([counts, *(f"{count:,} {text}" for text, count in excused.items() if count)])
 
@@ -97,7 +97,7 @@ def _bill_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, key, digits in (("30 days", "per_month", 0), ("a million deliveries", "per_million", 3)):
         before, after = summary[f"bill_before_{key}"], summary[f"bill_after_{key}"]
         is_known = before is not None and after is not None
-        text = f"{before:,.{digits}f} before, {after:,.{digits}f} in the end" if is_known else NOT_MEASURED
+        text = f"{before:,.{digits}f} before, {after:,.{digits}f} at the end" if is_known else NOT_MEASURED
         yield f"bill for {name}, {summary['bill_currency']}", text
 
 
@@ -106,7 +106,7 @@ def _outage_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "outages", _counts(summary["outages"])
     if summary["repairs"]:
         took_s = summary["death_to_whole_ms_p50"] / 1000
-        yield "repairs", f"{summary['repairs']}, median {took_s:.1f} s from a death until the overlay is whole"
+        yield "repairs", f"{summary['repairs']}, median {took_s:.1f} s from a death to the repaired overlay"
     if summary["alerts_raised"]:
         yield "alerts raised", _counts(summary["alerts_raised"])
         yield "alerts cleared", _counts(summary["alerts_cleared"])

@@ -168,9 +168,7 @@ def _costs(names: Sequence[str], brokers: FoundBrokers) -> tuple[Floats, list[st
         )
     missing = _pairs(names, np.isinf(delays[:count, :count]))
     shown = ", ".join("-".join(pair) for pair in missing[:SHOWN_MAX])
-    note = (
-        f"no delay is known for {counted(len(missing), 'pair')}, where that of the shortest known path is used: {shown}"
-    )
+    note = f"no delay is known for {counted(len(missing), 'pair')}; that of the shortest known path is used: {shown}"
     return costs, [f"{note}{', ...' if len(missing) > SHOWN_MAX else ''}"] if missing else []
 
 

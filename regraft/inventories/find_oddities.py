@@ -46,7 +46,9 @@ def _triangles(inventory: Inventory) -> Iterator[str]:
     """Yield how many links a detour over one broker undercuts, and the worst."""
     brokers, costs = inventory.brokers, inventory.link_cost
     if len(brokers) > TRIANGLE_BROKERS_MAX:
-        yield f"detours are not checked: there are {len(brokers)} brokers, at most {TRIANGLE_BROKERS_MAX} are"
+        yield (
+            f"detours are not checked: there are {len(brokers)} brokers, but at most {TRIANGLE_BROKERS_MAX} are checked"
+        )
         return
     links = costs.copy()
     np.fill_diagonal(links, np.inf)  # So that no detour begins or ends at its middle.

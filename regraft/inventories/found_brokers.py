@@ -65,6 +65,6 @@ def both_ways(delays_ms: Iterable[tuple[str, str, float]]) -> tuple[dict[Pair, f
         return delays, []
     _, (one, other) = max(uneven)
     return delays, [
-        f"delays differ by direction for {counted(len(uneven), 'pair')}, where the mean is used: most for {one} and "
-        f"{other} ({least[one, other]:g} and {least[other, one]:g} ms)"
+        f"delays differ by direction for {counted(len(uneven), 'pair')}; the mean is used. The largest difference is "
+        f"between {one} and {other} ({least[one, other]:g} and {least[other, one]:g} ms)"
     ]

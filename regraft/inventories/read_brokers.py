@@ -57,7 +57,7 @@ def read_round_trips(files: Sequence[Path]) -> FoundBrokers:
             read_table(file, ("from", "to", "rtt_ms"), (), take)
     means, notes = both_ways(delays_ms)
     if not means:
-        raise SourceError([f"{', '.join(map(str, files))}: there is no round trip in it"])
+        raise SourceError([f"{', '.join(map(str, files))}: it contains no round trip"])
     return FoundBrokers(sorted({name for pair in means for name in pair}), means, notes=notes)
 
 

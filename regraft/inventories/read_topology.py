@@ -59,8 +59,8 @@ def _place_errors(file: Path, nowhere: list[str]) -> list[str]:
     more = ", ..." if len(nowhere) > SHOWN_MAX else ""
     return [
         f"{file}: {counted(len(nowhere), 'node')} without Latitude and Longitude "
-        f"({', '.join(nowhere[:SHOWN_MAX])}{more}): add them, or name the links' attribute that is their delay "
-        "in ms by --weight"
+        f"({', '.join(nowhere[:SHOWN_MAX])}{more}): add them, or name the links' attribute that is their delay in ms "
+        "with --weight"
     ]
 
 
@@ -77,7 +77,7 @@ def _graph(file: Path) -> nx.Graph[Any]:
 
 def _parsed(text: str, file: Path) -> nx.Graph[Any]:
     if file.suffix not in (".graphml", ".gml"):
-        raise SourceError([f"{file} must end with .graphml or .gml: these are read"])
+        raise SourceError([f"{file} must end with .graphml or .gml: other formats are not read"])
     # Some files of the Zoo have parallel links without saying so.
     several = text if MULTIGRAPH.search(text) else text.replace("graph [", "graph [\n  multigraph 1", 1)
     is_xml = file.suffix == ".graphml"

@@ -173,7 +173,9 @@ class Inventory:
         """
         if self.bootstrap.brokers != self.brokers:
             count = len(self.bootstrap.brokers)
-            raise InventoryError(f"the overlay of epoch 0 has {count} brokers, the inventory {len(self.brokers)}")
+            raise InventoryError(
+                f"the overlay of epoch 0 has {count} brokers, but the inventory has {len(self.brokers)}"
+            )
         document: dict[str, Any] = {
             "brokers": self.brokers,
             "processing_cost": self.processing_cost.tolist(),

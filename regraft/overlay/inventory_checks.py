@@ -102,7 +102,7 @@ def _price_errors(values: InventoryValues, count: int) -> Iterator[str]:
     if prices is not None and len(prices.access_per_gb) != count:
         yield f"prices cover {len(prices.access_per_gb)} brokers, but there are {count}"
     if prices is not None and overlay is not None and overlay.KIND != TREE:
-        yield f"prices are given for a {overlay.KIND}: only trees are charged, remove them"
+        yield f"prices are given for a {overlay.KIND}: only trees are charged; remove them"
 
 
 def _agent_errors(brokers: Sequence[str], agent_of: Mapping[str, Any]) -> Iterator[str]:

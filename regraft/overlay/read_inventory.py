@@ -20,7 +20,7 @@ def load_inventory(path: Path) -> Inventory:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise _unusable(str(path), ["it does not exist, `regraft inventory make` writes one"]) from error
+        raise _unusable(str(path), ["it does not exist; `regraft inventory make` writes one"]) from error
     except OSError as error:
         raise _unusable(str(path), [f"it cannot be read ({error.strerror or error})"]) from error
     except UnicodeDecodeError as error:

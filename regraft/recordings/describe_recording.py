@@ -35,8 +35,8 @@ def describe_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> di
     if strangers:
         named = ", ".join(strangers[:BROKERS_NAMED_MAX])
         recording.warnings.append(
-            f"{len(strangers)} brokers are not in its inventory ({named}): "
-            "was it recorded with the directory of another run?"
+            f"{len(strangers)} brokers are not in its inventory ({named}): was it recorded with the directory of a "
+            "different run?"
         )
     span_ms = recording.telemetry_span_ms
     return {

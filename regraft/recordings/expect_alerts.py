@@ -53,7 +53,7 @@ def read_expected(path: Path) -> list[ExpectedAlert]:
     except OSError as error:
         raise ExpectationError(f"{path} cannot be read ({error.strerror}): check its name and permissions") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ExpectationError(f"{path} is not TOML ({error}): --write makes a file in the right form") from error
+        raise ExpectationError(f"{path} is not TOML ({error}): --write writes a file in the right form") from error
     tables = document.get("alert", [])
     other = [name for name in document if name != "alert"]
     errors = [f"{name!r} is not known: a file of expected alerts holds [[alert]] tables only" for name in other]

@@ -112,7 +112,7 @@ def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
         inventory = load_inventory(file)
     except InventoryError as error:
         raise StackError(
-            f"{error}: a recording needs the inventory of the run, name its directory with --set run.directory=DIR."
+            f"{error}: a recording needs the inventory of the run; name its directory with --set run.directory=DIR."
         ) from error
     return RecordedRun(
         namespace=settings.kafka.namespace,
@@ -150,7 +150,7 @@ def _outcome(counts: RecordingCounts, recorder: TopicRecorder, out: Path, second
         warnings.append(f"{count} records of {topic} were deleted by Kafka before they were read.")
     for topic in sorted(recorder.stalls):
         read_on = "they may be missing" if topic in recorder.health.stalled else "another consumer read them"
-        warnings.append(f"Records of {topic} did not arrive for a time, although Kafka had them: {read_on}.")
+        warnings.append(f"Records of {topic} did not arrive for some time, although Kafka had them: {read_on}.")
     return {
         "file": str(out),
         "parts": counts.parts,

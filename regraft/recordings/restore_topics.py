@@ -68,14 +68,15 @@ def open_backup(file: Path, namespace: str, now_ms: int) -> Backup:
     recording = open_recording(file)
     if recording.info.namespace != namespace:
         raise RestoreError(
-            f"{file} is of namespace {recording.info.namespace}, and kafka.namespace is {namespace}: set it to that."
+            f"{file} is of namespace {recording.info.namespace}, but kafka.namespace is {namespace}: set "
+            "kafka.namespace to that of the backup."
         )
     missing = {topic.suffix for topic in BACKED_UP} - set(recording.info.topics)
     if missing:
         raise RestoreError(f"{file} lacks {', '.join(sorted(missing))}: only backups can be restored.")
     messages = tuple(_newest(recording))
     if recording.warnings:
-        raise RestoreError(f"{file} is not whole: {recording.warnings[0]} Restore an earlier backup.")
+        raise RestoreError(f"{file} is incomplete: {recording.warnings[0]} Restore an earlier backup.")
     return Backup(messages, recording.last_ms or 0, _orders_in_force(recording, now_ms))
 
 

@@ -333,9 +333,9 @@ def first_difference(plans: Sequence[Plan], recorded: Sequence[Plan]) -> tuple[i
     theirs = {plan.plan: plan for plan in recorded}
     for plan in plans:
         other = theirs.pop(plan.plan, None)
-        difference = "was not made then" if other is None else plan_difference(plan, other)
+        difference = "was not proposed then" if other is None else plan_difference(plan, other)
         same += not difference
         text = text or (f"{plan.plan}: {difference}" if difference else "")
     if theirs and not text:
-        text = f"{next(iter(theirs))}: was made then, not now"
+        text = f"{next(iter(theirs))}: was proposed then, but not now"
     return same, text

@@ -282,7 +282,7 @@ def _difference_text(name: str, plan: Any, inputs: DecisionInputs) -> str:
     if not inputs.recorded:
         return "nothing recorded"
     other = inputs.recorded.get(name)
-    return "not made then" if other is None else plan_difference(plan, other) or "the same"
+    return "not proposed then" if other is None else plan_difference(plan, other) or "the same"
 
 
 def require_span(from_ms: int | None, to_ms: int | None) -> None:

@@ -82,7 +82,7 @@ class StreamedReplay:
             if self._stop.is_set():
                 raise KeyboardInterrupt
             if self._supervisor.wait_end(STREAMING, POLL_S) is not None:
-                raise StackError(f"The Spark job ended and did not {what}: see {self._log_file}.")
+                raise StackError(f"The Spark job exited and did not {what}: see {self._log_file}.")
             if time.monotonic() - changed_s > STALL_S_MAX:
                 raise StackError(
                     f"The Spark job did not {what}: nothing has changed for {STALL_S_MAX:g} s, see {self._log_file}."

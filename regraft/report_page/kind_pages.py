@@ -51,7 +51,7 @@ def page_of(record: RunRecord) -> KindPage:
 def _ring_part(record: RunRecord) -> str:
     """Return the table of a ring's proposals: changes, predicted and observed gain."""
     if not record.plans:
-        return "<p>No user was moved: the refusals below say why.</p>"
+        return "<p>No users were moved: the refused proposals below give the reasons.</p>"
     heads = ("plan", "planner", "users moved", "IDs reassigned", "gain/s predicted", "observed", "phase")
     rows = [
         (
@@ -83,8 +83,8 @@ def _user_text(record: RunRecord) -> str:
     return (
         f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
         f"Brokers subscribed to or unsubscribed from topics {number_text(users.subscription_changes)} times{saved}. "
-        "Subscriptions that a user issued while it moved were confirmed within "
-        f"{number_text(users.wait_ms_max)} ms at most.</p>"
+        "Subscriptions that a user issued while it moved were confirmed within at most "
+        f"{number_text(users.wait_ms_max)} ms.</p>"
     )
 
 
@@ -115,7 +115,7 @@ def _move_part(record: RunRecord) -> str:
     moving = [(plan, one) for plan in record.plans for one in plan.proposals if one.moves]
     bill = _bill_part(record)
     if not moving:
-        return f"{bill}<p>No publisher was moved: the refusals below say why.</p>"
+        return f"{bill}<p>No publishers were moved: the refused proposals below give the reasons.</p>"
     plan_of = {id(one): plan for plan, one in moving}
     tables = [
         f"<p>{escape(group.reason[:1].upper() + group.reason[1:])}:</p>"
@@ -184,7 +184,7 @@ def _burst_part(record: RunRecord) -> str:
 
 KIND_PAGES = {
     TreeConfiguration.KIND: KindPage(
-        cost_text="link costs (ms of one-way delay; where the inventory has prices, millionths of its currency) and "
+        cost_text="link costs (ms of one-way delay or, if the inventory has prices, millionths of its currency) and "
         "processing costs, per second, summed over all links and brokers that each notification crosses.",
         exact_text="What a broker delivers depends neither on the links nor on where publishers are, so its "
         "cost on the real traffic is exact.",

@@ -80,7 +80,7 @@ def build_report(record: RunRecord, facts: Mapping[str, Any] | None = None) -> s
         _verdict(summary),
         _figures(summary),
         _section("Cost over time", _cost_part(record)),
-        _section("What other planners would have done", planner_part(record)),
+        _section("Other planners on the same traffic", planner_part(record)),
         _section("The overlay before and after", _overlay_part(record)),
         _section("Plans", _plan_part(record)),
         _section(page_of(record).moved_title, page_of(record).moved_part(record)),
@@ -122,7 +122,7 @@ def _verdict(summary: dict[str, Any]) -> str:
     if errors:
         return f'<p class="verdict bad"><strong>Failed.</strong> {escape("; ".join(errors))}.</p>'
     cost = summary["lost_to_deaths"]
-    but = f", but for {number_text(cost)} deliveries whose path led through brokers that died," if cost else ""
+    but = f", except for {number_text(cost)} deliveries whose path led through brokers that died," if cost else ""
     return (
         f'<p class="verdict"><strong>Nothing was lost, repeated or out of order</strong>{but} while the overlay was '
         f"rewired {times_text(summary['plans_executed'])}.</p>"
@@ -177,7 +177,7 @@ def _cost_part(record: RunRecord) -> str:
     heads = ("end, s", "epoch", "cost/s", "on the bootstrap overlay", *shadow_heads, "complete")
     table = html_table(heads, rows, numbers=4 + len(shadows))
     shadow_note = (
-        " A shadow line is what it would have cost on the overlay that this planner alone would have made by then."
+        " A shadow line is what it would have cost on the overlay that this planner alone would have produced by then."
         if shadows
         else ""
     )
@@ -209,9 +209,10 @@ def _overlay_part(record: RunRecord) -> str:
     ]
     shown = "".join(f"<figure>{svg}<figcaption>{caption}</figcaption></figure>" for svg, caption in pictures)
     return (
-        f"<p>Both on the traffic of the same last {comparison.window_count} complete windows. Brokers are placed by "
-        "their round-trip times (distances follow the square root of the link cost). The more notifications cross a "
-        f"link, the wider and darker it is, up to {number_text(load_per_s_max, 1)} per second.</p>"
+        f"<p>Both are priced on the traffic of the same last {comparison.window_count} complete windows. Brokers are "
+        "placed by their round-trip times (distances follow the square root of the link cost). The more "
+        f"notifications cross a link, the wider and darker it is, up to {number_text(load_per_s_max, 1)} per "
+        "second.</p>"
         f'<div class="pair">{shown}</div>{_bound_text(comparison)}{_busiest_links(comparison)}'
     )
 
@@ -244,8 +245,8 @@ def _load_sum(breakdown: CostBreakdown) -> float:
 
 def _plan_part(record: RunRecord) -> str:
     if not record.plans:
-        return "<p>No plan was made in this run; the refusals below say why.</p>"
-    heads = ("plan", "at, s", "epoch", "phase", "what was changed and why", "outcome", "cost/s before",
+        return "<p>No plan was proposed in this run; the refused proposals below give the reasons.</p>"
+    heads = ("plan", "at, s", "epoch", "phase", "changes and reasons", "outcome", "cost/s before",
              "gain/s predicted", "observed", "of predicted")  # fmt: skip
     rows = [_plan_row(plan, record) for plan in record.plans]
     return (
@@ -317,9 +318,9 @@ def _ledger_part(summary: dict[str, Any]) -> str:
         "lost": "lost",
         "lost_to_deaths": "of these, on a path through a broker that died",
         "repeated": "repeated",
-        "out_of_order": "out of their publisher's order",
+        "out_of_order": "out of order (per publisher)",
         "out_of_order_on_detours": "of these, detoured around congested links or after one that was",
-        "unexpected": "made to subscriptions that were not owed them",
+        "unexpected": "made to subscriptions that should not have received them",
     }
     rows = [(title, number_text(summary[name])) for name, title in names.items()]
     return (
@@ -338,7 +339,7 @@ def _latency_part(record: RunRecord, summary: dict[str, Any]) -> str:
     ]
     return (
         "<p>From the end of a window (event time, including the wait for late rows) to the first command of the plan "
-        "made from it.</p>"
+        "based on it.</p>"
     ) + html_table((f"of {len(record.latencies_ms)} plans", "ms"), rows)
 
 
@@ -349,7 +350,7 @@ def _memory_part(record: RunRecord) -> str:
         (service.name, number_text(service.rss_bytes_max / 1e6), str(service.restarts))
         for service in sorted(record.services, key=lambda service: -service.rss_bytes_max)
     ]
-    rows.append(("all at once, with this process", number_text(record.rss_total_bytes_max / 1e6), ""))
+    rows.append(("total at peak, including this process", number_text(record.rss_total_bytes_max / 1e6), ""))
     return html_table(("service", "peak resident memory, MB", "restarts"), rows)
 
 

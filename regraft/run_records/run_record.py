@@ -57,7 +57,7 @@ class DeliveryLedger:
 class WindowCost:
     """The cost of one window's traffic on the overlay of its time, and what it would have been on others.
 
-    ``shadows_per_s``: by shadow planner, on the overlay that this planner alone would have made by then.
+    ``shadows_per_s``: by shadow planner, on the overlay that this planner alone would have produced by then.
     ``sample_share``: the share of notifications that brokers reported; below 1 all costs are estimates.
     """
 

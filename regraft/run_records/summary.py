@@ -21,7 +21,7 @@ ERRORS = {
     "lost": "lost",
     "repeated": "repeated",
     "out_of_order": "out of order",
-    "unexpected": "to subscriptions that were not owed them",
+    "unexpected": "to subscriptions that should not have received them",
 }
 
 # A plan completes once the windows after it have been checked; with the demo's windows of 5 s that took 30 s.
@@ -88,7 +88,7 @@ def failures(summary: dict[str, Any]) -> list[str]:
     if not summary["notifications_published"]:
         texts.append("no notification was published: see the log of the emulator")
     elif not summary["deliveries_expected"]:
-        texts.append("no delivery was due, so that none was lost shows nothing: see the log of the emulator")
+        texts.append("no delivery was due, so the absence of losses proves nothing: see the log of the emulator")
     if not summary["windows_closed"]:
         texts.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
@@ -99,7 +99,7 @@ def failures(summary: dict[str, Any]) -> list[str]:
     texts += _shift_failures(summary) + _bill_failures(summary)
     behind_s = summary["emulator_behind_ms_max"] / 1_000
     if texts and behind_s > BEHIND_S_MAX:  # What follows may have no other cause.
-        texts.insert(0, f"this machine was too slow: the emulator fell {behind_s:,.0f} s behind; end other work on it")
+        texts.insert(0, f"this machine was too slow: the emulator fell {behind_s:,.0f} s behind; stop other work on it")
     return texts
 
 
@@ -115,8 +115,9 @@ def _withheld_failures(summary: dict[str, Any]) -> list[str]:
     if withheld <= WITHHELD_SHARE_MAX * due:
         return []
     return [
-        f"{withheld:,} of {due:,} notifications that were due ({withheld / due:.0%}) were withheld, as the machine was "
-        "too busy: this run shows nothing; end other work on the machine, or run it with fewer brokers (--brokers)"
+        f"{withheld:,} of {due:,} notifications that were due ({withheld / due:.0%}) were not sent because the machine "
+        "was too busy: this run proves nothing; stop other work on the machine, or run it with fewer brokers "
+        "(--brokers)"
     ]
 
 
@@ -130,7 +131,7 @@ def _bill_failures(summary: dict[str, Any]) -> list[str]:
             "the bill before and after was not compared: no complete window lies before the first plan, or none after"
         ]
     if after >= before:
-        return [f"a million deliveries cost {after:g} in the end, {before:g} initially: see the plans"]
+        return [f"a million deliveries cost {after:g} at the end, {before:g} initially: see the plans"]
     return []
 
 
@@ -154,7 +155,7 @@ def _bill_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
 def _overlay_failures(summary: dict[str, Any]) -> list[str]:
     before, after = summary["cost_initial"], summary["cost_final"]
     if before is None or after is None:
-        return ["the final overlay was not compared with that of the start: no complete window lies within the traffic"]
+        return ["the final overlay was not compared with the initial one: no complete window lies within the traffic"]
     if after > before:
         return [
             f"the final overlay costs {after:g} per second, the first {before:g} on the same traffic: see the plans"

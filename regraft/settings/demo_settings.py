@@ -17,17 +17,17 @@ class DemoSettings:
     scenario: Annotated[
         str,
         "stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails), chord "
-        "(mobile users of a city on a Chord ring), nats, mqtt and amqp (the quotes over real NATS servers, "
-        "Mosquittos or RabbitMQs, one node of which dies), scot (the quotes in bursts on a structured cyclic overlay "
+        "(mobile users of a city on a Chord ring), nats, mqtt and amqp (the quotes over real NATS, Mosquitto "
+        "or RabbitMQ servers, one of whose nodes dies), scot (the quotes in bursts on a structured cyclic overlay "
         "of four clusters) or mincost (the quotes between cloud regions, at a provider's prices)",
     ] = STOCKS
     brokers: Annotated[
         int,
-        "how many brokers, each on its own PlanetLab host if there are enough; unless set, 20 with nats, mqtt and "
+        "number of brokers, each on its own PlanetLab host if there are enough; by default 20 with nats, mqtt and "
         "amqp, and 38 with mincost, two in each region",
     ] = 40
-    degree_max: Annotated[int, "the most links that a broker on a tree may have"] = 8
-    running_s: Annotated[float, "how long traffic runs after the start, in s"] = 180.0
+    degree_max: Annotated[int, "maximum number of links per broker on a tree"] = 8
+    running_s: Annotated[float, "how long traffic runs after startup, in s"] = 180.0
     # The share of running_s after which interests shift.
     regime_change_share: float = 0.5
     # How long to wait at the end for the last windows, in s: several times the window and its grace.

@@ -72,22 +72,23 @@ class RunSettings:
     log_level: Annotated[str, "the lowest level that stages log: debug, info, warning, error or critical"] = "info"
     clock_speed: Annotated[
         float,
-        "how many seconds of the run pass in a second of wall time; 1 is the wall clock, more speeds up long runs",
+        "how many seconds of the run pass in a second of wall time; 1 is the wall clock, a higher value speeds up "
+        "long runs",
     ] = 1.0
     clock_origin_ms: Annotated[
         int,
-        "the wall time, in ms since 1970, at which a clock with another speed starts, the same for all processes; 0 "
-        "for none",
+        "the wall time, in ms since 1970, at which a clock with a different speed starts, the same for all processes; "
+        "0 for none",
     ] = 0
     patience: Annotated[
         float,
-        "factor on the time that a service may take to get ready (Kafka 90 s, a stage 180 s); raise it on busy or "
+        "factor on the time that a service may take to become ready (Kafka 90 s, a stage 180 s); raise it on busy or "
         "slow machines",
     ] = 1.0
 
     metrics_host: Annotated[
         str,
-        "host at which stages listen that have a metrics_port. Default: this machine only",
+        "host on which stages with a metrics_port listen. Default: this machine only",
     ] = LOOPBACK
     sample_share: Annotated[
         float,

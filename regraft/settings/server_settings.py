@@ -97,8 +97,8 @@ class SparkSettings:
     ] = ""
     secret_file: Annotated[
         Path | None,
-        "the file with the secret that driver, master and workers of a cluster share; with it they authenticate each "
-        "other and encrypt what they say",
+        "the file with the secret that driver, master and workers of a cluster share; with it, they authenticate each "
+        "other and encrypt their traffic",
     ] = None
 
     @property

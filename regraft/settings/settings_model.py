@@ -107,7 +107,7 @@ def _sentence(model: type[SettingsModel], entry: Any) -> str:
     if entry["type"] == "extra_forbidden" and (text := text_with(full_name)):
         return f'{full_name} is now given by {text[0]}: write it like {text[0]} = "{text[1]}"'
     if entry["type"] == "extra_forbidden" and moved_to(full_name):
-        return f"{full_name} has moved, as each planner has its own settings: give {moved_to(full_name)} instead"
+        return f"{full_name} has moved, because each planner has its own settings: give {moved_to(full_name)} instead"
     if entry["type"] == "extra_forbidden" and full_name in renamed_names():
         return f"{full_name} is now called {renamed_names()[full_name]}, which is given as well: remove the old name"
     if entry["type"] == "extra_forbidden":

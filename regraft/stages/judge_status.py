@@ -154,7 +154,7 @@ def _notes(view: LiveView) -> list[str]:
         notes.append(f"this controller stands by, {who}" if view.is_standby else who)
     if view.sampling.share_asked < 1:
         asked = view.sampling
-        notes.append(f"brokers are asked to report {share_text(asked.share_asked)}, as {asked.reason}")
+        notes.append(f"brokers are asked to report {share_text(asked.share_asked)}, because {asked.reason}")
     if view.dry_run:
         notes.append("dry run: plans wait for approval")
     if view.plan_running:

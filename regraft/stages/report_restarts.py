@@ -74,4 +74,4 @@ def _log_lost(error: KafkaError | None, _: Message) -> None:
 
 
 def _ended(exit_code: int) -> str:
-    return f"signal {-exit_code} ended it" if exit_code < 0 else f"it ended with code {exit_code}"
+    return f"it was killed by signal {-exit_code}" if exit_code < 0 else f"it exited with code {exit_code}"

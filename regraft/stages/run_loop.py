@@ -47,7 +47,7 @@ TICK_S = 0.5
 ANSWER_S_MAX = 5.0
 LOCAL_KEYS_DAYS = 365
 NO_LIVE_VIEW = (
-    "--dashboard shows the live view that the controller keeps in a Valkey or Redis, and none is named: set redis.url "
+    "--dashboard shows the live view that the controller keeps in Valkey or Redis, but none is named: set redis.url "
     "(REGRAFT_REDIS_URL), start one for trials with `regraft servers`, or leave --dashboard out."
 )
 
@@ -127,8 +127,8 @@ def _announce_stop(stop: threading.Event, console: Console, names: Sequence[str]
     """Print that the stages are being stopped: in order, which takes a while."""
     stop.wait()
     wait_s_max = sum(GRACE_S[name] for name in names)
-    what = "a plan, a batch and messages in progress are completed"
-    _print(console, f"Stopping: {what}, in at most {wait_s_max:.0f} s. Ctrl-C again ends at once.")
+    what = "finishing the plan, batch and messages in progress"
+    _print(console, f"Stopping: {what}, in at most {wait_s_max:.0f} s. Press Ctrl-C again to stop immediately.")
 
 
 def _print(console: Console, text: str) -> None:
@@ -148,14 +148,15 @@ def _place(settings: Settings, *, emulate: bool, creates_topics: bool) -> None:
 def prepare_orders(orders: OrderSettings) -> str:
     """Make keys for orders from this machine if none are configured; return a sentence on which orders are accepted."""
     if orders.allow_unsigned:
-        return "Orders: accepted from anybody who can write to Kafka, as orders.allow_unsigned is set."
+        return "Orders: accepted from anyone who can write to Kafka, because orders.allow_unsigned is set."
     if orders.trusted_keys_file is None and orders.directory is not None:
         is_new = make_local_keys(orders.directory, find_user(), LOCAL_KEYS_DAYS)
-        made = f", made now for {LOCAL_KEYS_DAYS} days" if is_new else ""
+        made = f", created now and valid for {LOCAL_KEYS_DAYS} days" if is_new else ""
         return (
-            f"Orders: only with the keys in {orders.directory}{made}; commands that use this run directory find them."
+            f"Orders: accepted only with the keys in {orders.directory}{made}; commands that use this run directory "
+            "find them."
         )
-    return f"Orders: only with the keys that {orders.trusted_file} trusts."
+    return f"Orders: accepted only with the keys that {orders.trusted_file} trusts."
 
 
 def dashboard_address(settings: Settings) -> str:

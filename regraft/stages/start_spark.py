@@ -78,8 +78,8 @@ def require_master(master: str) -> None:
         else:
             return
     raise StackError(
-        f"No Spark master listens at {master} ({'; '.join(reasons)}): start one, or give another as spark.master; "
-        "local[2] needs none"
+        f"No Spark master listens at {master} ({'; '.join(reasons)}): start one, or give a different one as "
+        "spark.master; local[2] needs none"
     )
 
 

@@ -83,7 +83,7 @@ def test_a_window_from_the_far_future_hides_none_of_the_present() -> None:
     (marker,) = window(10**9, brokers=())
     scene.engine.take(marker.record, at(0), at(0))
     assert scene.windows([[queue_of("b01", congestion=20)]]) == ["1 c b01 raised"]
-    assert scene.engine.gatherer.dropped == {"marker of a window to come": 1}
+    assert scene.engine.gatherer.dropped == {"marker of a future window": 1}
 
 
 def test_invented_queues_raise_a_bounded_number_of_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,5 +283,5 @@ def test_ready_says_what_is_proved_and_what_not(monkeypatch: pytest.MonkeyPatch)
         "asking has not run for 61.0 s; at most 60 s are normal",
     )
     assert health().proved == ()
-    health.reading_error = "records of lab.events do not arrive, although Kafka has them"
+    health.reading_error = "records of lab.events are not arriving, although Kafka has them"
     assert not health().is_ready

@@ -473,7 +473,7 @@ def test_stale_windows_are_refused() -> None:
     assert overlay.plans == []
     (text,) = overlay.events_of(EventKind.WINDOW_STALE)
     assert "60250" not in text
-    assert "limit 5000 ms" in text
+    assert "the limit is 5000 ms" in text
 
 
 def test_old_windows_before_a_gap_do_not_count() -> None:

@@ -66,7 +66,7 @@ def test_one_agent_cannot_have_a_running_broker_of_another_one_admitted_again() 
     assert outside == 0
     assert fleet.plans == []
     (doubt,) = fleet.events_of(EventKind.DEATHS_IMPLAUSIBLE)
-    assert doubt.startswith("b01 reports again and again that neighbours are dead, last b02")
+    assert doubt.startswith("b01 keeps reporting that neighbours are dead, most recently b02")
     assert fleet.metrics.registry.get_sample_value(
         "regraft_controller_peer_claims_total", {"outcome": "unfounded"}
     ) == (UNFOUNDED_MAX)

@@ -50,7 +50,9 @@ def test_a_broker_that_causes_events_without_end_displaces_none_of_an_honest_one
     assert [event.text for event in state.events if event.subject == "b01"] == ["honest", "honest"]
     assert [event.text for event in kept.events if event.subject == "b01"] == ["honest", "honest"]
     told = [event.text for event in kept.events if event.subject == "b04"]
-    assert told == ["hostile"] * (SHARE_EVENTS_MAX - 1) + ["hostile (the 20th within 60 s, more are only counted)"]
+    assert told == ["hostile"] * (SHARE_EVENTS_MAX - 1) + [
+        "hostile (the 20th within 60 s; further ones are only counted)"
+    ]
     left_out = metrics.registry.get_sample_value(LEFT_OUT, {"kind": "member_changed"})
     assert left_out == 5 * EVENTS_MAX - SHARE_EVENTS_MAX
 

@@ -79,7 +79,7 @@ def test_certificate_and_key_must_belong_together(tmp_path: Path) -> None:
     good = secured(tmp_path)
     other = LocalAuthority(tmp_path / "other").issue("other")
     (error,) = replace(good, key_file=other.key_file).errors()
-    assert "do not fit" in error
+    assert "do not match" in error
     plain = tmp_path / "plain.txt"
     plain.write_text("no certificate")
     (error,) = replace(good, ca_file=plain).errors()
@@ -99,6 +99,6 @@ def test_a_key_with_a_password_needs_the_right_one(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("opens it")
     assert replace(good, key_password_file=password).errors() == []
-    assert "do not fit" in good.errors()[0]
+    assert "do not match" in good.errors()[0]
     password.write_text("wrong")
-    assert "do not fit" in replace(good, key_password_file=password).errors()[0]
+    assert "do not match" in replace(good, key_password_file=password).errors()[0]

@@ -46,7 +46,7 @@ def unlisted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_user_without_a_name_is_called_by_the_id(tmp_path: Path) -> None:
     """Keys are made for that name, and orders are given in it."""
     assert find_user() == f"uid-{os.getuid()}"
-    assert "made now" in prepare_orders(OrderSettings(directory=tmp_path))
+    assert "created now" in prepare_orders(OrderSettings(directory=tmp_path))
     assert find_user() in "".join(file.read_text() for file in tmp_path.iterdir())
 
 

@@ -76,7 +76,7 @@ def test_what_is_wrong_with_a_server_is_reported_in_one_sentence(server: Secured
         "does not speak TLS": ({}, server.addresses["OPEN"]),
         "is not trusted": ({"ca_file": foreign}, scram.bootstrap),
         "has expired": ({}, server.addresses["EXPIRED"]),
-        "is for another name than 127.0.0.1": ({}, server.addresses["ELSEWHERE"]),
+        "is for a different name than 127.0.0.1": ({}, server.addresses["ELSEWHERE"]),
         "refuses the credentials of regraft": ({"password_file": wrong}, scram.bootstrap),
         "does not accept SCRAM-SHA-256": ({"mechanism": "SCRAM-SHA-256"}, scram.bootstrap),
         "does not accept the client certificate": (

@@ -114,7 +114,7 @@ def test_of_services_that_start_together_the_one_that_fails_is_reported(
     supervisor: Supervisor, script_service: MakeService
 ) -> None:
     """The error is about the service that ended; the one that is ready stays, and a stop ends it."""
-    with pytest.raises(ServiceFailedError, match="Service weak ended with code 3 before it was ready"):
+    with pytest.raises(ServiceFailedError, match="Service weak exited with code 3 before it was ready"):
         supervisor.start(script_service("steady"), script_service("weak", "raise SystemExit(3)", ready=lambda: False))
     assert supervisor.is_ready("steady")
     assert supervisor.pid("weak") is None
@@ -192,7 +192,7 @@ def test_service_that_ends_at_once_is_reported_with_its_log(
 ) -> None:
     """A service that ends before it is ready is not restarted, and the error has the reason and the end of its log."""
     service = script_service("broken", "import sys; print('no disk.'); sys.exit(3)", ready=lambda: False)
-    sentence = rf"^Service broken ended with code 3 before it was ready \(no disk\): see {service.log_file}\.$"
+    sentence = rf"^Service broken exited with code 3 before it was ready \(no disk\): see {service.log_file}\.$"
     with pytest.raises(ServiceFailedError, match=sentence) as caught:
         supervisor.start(service)
     assert "no disk" in caught.value.log_tail

@@ -69,7 +69,7 @@ def test_degree_above_the_cap_is_refused() -> None:
     """The message names the broker, its number of links and the limit."""
     star = TreeConfiguration.of(0, "abcd", [("a", "b"), ("a", "c"), ("a", "d")])
     check_degree(star, 3)
-    with pytest.raises(DegreeError, match="a would have 3 links, the limit is 2"):
+    with pytest.raises(DegreeError, match="a would have 3 links, but the limit is 2"):
         check_degree(star, 2)
 
 

@@ -86,7 +86,7 @@ def test_all_errors_are_listed_at_once() -> None:
         parse_inventory(json.dumps(document), "mine.json")
     starts = [
         "degre_max is not a field: did you mean degree_max?",
-        "degree_max is missing: most links of a broker",
+        "degree_max is missing: maximum number of links per broker",
         "1 links over 3 brokers",
         "processing_cost of b02 is -1: it must be finite",
         "link_cost of b01 and b03 is missing: give what a notification costs on that link",

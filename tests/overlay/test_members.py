@@ -68,7 +68,7 @@ def test_a_link_that_both_ends_price_costs_the_larger() -> None:
 
 def test_a_changed_fleet_is_not_saved_as_a_file() -> None:
     """The file is what a fleet begins with; a changed one would be read as another overlay of epoch 0."""
-    with pytest.raises(InventoryError, match="epoch 0 has 4 brokers, the inventory 2"):
+    with pytest.raises(InventoryError, match="epoch 0 has 4 brokers, but the inventory has 2"):
         FOUR.restricted_to(("b00", "b01")).to_json()
     with pytest.raises(InventoryError, match="x1 is not a broker of the inventory"):
         FOUR.restricted_to(("b00", "x1"))

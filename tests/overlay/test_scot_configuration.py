@@ -46,7 +46,7 @@ def test_it_is_restored_from_an_inventory() -> None:
         ((("a", "b"), ("c",)), ((0, 1),), "each needs one of every cluster"),
         ((("a", "b"), ("c", "a")), ((0, 1),), "a broker is in one"),
         ((("a",), ("b",), ("a",)), ((0, 1), (1, 2)), "regions that it joins must be linked"),
-        ((("a",), ("b",), ("c",)), ((0, 1),), "join 2 regions, there are 3"),
+        ((("a",), ("b",), ("c",)), ((0, 1),), "join 2 regions, but there are 3"),
         ((("a",), ("b",), ("c",)), ((0, 1), (1, 2), (0, 2)), "1 links too many"),
     ],
 )

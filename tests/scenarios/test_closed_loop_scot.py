@@ -90,7 +90,7 @@ def test_brokers_die_and_return_and_only_what_had_to_cross_them_is_lost() -> Non
     assert loop.finish()
     assert [set(plan.brokers_lost) for plan in in_force(loop) if plan.brokers_lost] == [set(dead)]
     exceeded = [event.text for event in loop.loop.state.events if event.kind is EventKind.CAPS_EXCEEDED]
-    assert "links, its limit is" in exceeded[0]  # A broker that stands in has the links of several places.
+    assert "links, but its limit is" in exceeded[0]  # A broker that stands in has the links of several places.
     assert present(loop).brokers == loop.inventory.brokers
     assert all(len(places) == 1 for places in present(loop).slots.values())
     overlay = loop.virtual.overlay

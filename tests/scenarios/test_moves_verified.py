@@ -132,7 +132,7 @@ def test_a_broker_above_its_cap_is_reported_and_relieved_at_any_cost() -> None:
     assert first is not None
     assert first.proposals[0].planner == OVERLOAD
     assert first.proposals[0].cost_after_per_s > first.proposals[0].cost_before_per_s
-    assert ", its limit is 10/s" in first.proposals[0].reason
+    assert ", but its limit is 10/s" in first.proposals[0].reason
     overloads = [event for event in line.loop.loop.state.events if event.kind is EventKind.BROKER_OVERLOADED]
     assert [(event.subject, ENDED in event.details) for event in overloads] == [("b03", False), ("b03", True)]
     assert "its limit is 10 (load_max_per_s)" in overloads[0].text

@@ -84,7 +84,10 @@ def test_records_from_before_the_first_release_are_refused_with_what_to_do(recor
     """Their ids stay reserved, so the reason names the version and who must be upgraded."""
     for schema_id in older_ids(record):
         assert schema_id not in SCHEMAS
-        reason = f"{record} version {schema_id % 100} was written by a Regraft before 0.2.0, this one reads from"
+        reason = (
+            f"{record} version {schema_id % 100} was written by a version of Regraft before 0.2.0, but this one reads "
+            "from"
+        )
         with pytest.raises(UndecodableRecordError, match=reason):
             decode(CONFLUENT_MAGIC + schema_id.to_bytes(4, "big") + b"any", TelemetryBatch)
 
@@ -112,12 +115,13 @@ def test_the_reserved_ids_are_those_of_versions_that_existed() -> None:
         (b"\x00\x00\x00\x0f\xff" + encode(BATCH)[5:], "schema id 4095 is unknown"),
         (
             b"\x00\x00\x00\x00\x68" + encode(BATCH)[5:],
-            r"TelemetryBatch version 4 was written by a newer Regraft, this one reads up to version 3: "
+            r"TelemetryBatch version 4 was written by a newer version of Regraft, but this one reads up to version 3: "
             r"upgrade recorder, streaming first \(docs/upgrades.md\)",
         ),
         (
             b"\x00\x00\x00\x00\x65" + encode(BATCH)[5:],
-            r"TelemetryBatch version 1 was written by a Regraft before 0\.2\.0, this one reads from version 2: "
+            r"TelemetryBatch version 1 was written by a version of Regraft before 0\.2\.0, but this one reads from "
+            r"version 2: "
             r"upgrade brokers \(docs/upgrades.md\)",
         ),
         (SINGLE_OBJECT_MAGIC + bytes(8) + encode(BATCH)[5:], "fingerprint 0000000000000000 is unknown"),

@@ -97,7 +97,7 @@ def test_a_newer_version_is_refused_in_one_sentence() -> None:
     """Whatever else a newer view contains, the sentence names both versions and what to do."""
     newer = json.dumps({"version": VIEW_VERSION + 1, "cost": "free"}).encode()
     text = (
-        f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}: "
+        f"it has version {VIEW_VERSION + 1}, but this version of Regraft reads versions up to {VIEW_VERSION}: "
         "use the same version of Regraft as the controller"
     )
     with pytest.raises(LiveViewError) as whole:

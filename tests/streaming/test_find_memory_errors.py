@@ -37,7 +37,7 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ("exit 52", "Java ran out of memory: "),
         ("kill -KILL $$", "Java was killed, probably because the machine ran out of memory: "),
-        ("exit 3", "Java ended with exit code 3: "),
+        ("exit 3", "Java exited with code 3: "),
     ],
 )
 def test_an_ended_java_is_named_with_heap_and_settings(java: Any, command: str, what: str) -> None:

@@ -47,7 +47,7 @@ def test_causes_that_pyspark_keeps_but_does_not_print_are_read() -> None:
     ))  # fmt: skip
     second._cause, query._cause = first, second  # type: ignore[attr-defined]
     error = explained(query, SETTINGS)
-    assert str(error) == f"the streaming query ended: {CAUSES['bad_certificate']}"
+    assert str(error) == f"the streaming query failed: {CAUSES['bad_certificate']}"
     assert error.exit_code == EXIT_FAILED
 
 

@@ -203,13 +203,13 @@ BAD: list[tuple[bytes | None, str]] = [
     (b"\x00\x00\x00\x03\x85" + BODY, "schema id 901 is a DeadLetter, a TelemetryBatch was expected"),
     (
         b"\x00\x00\x00\x00\x65" + BODY,
-        "TelemetryBatch version 1 was written by a Regraft before 0.2.0, this one reads from version 2: "
+        "TelemetryBatch version 1 was written by a version of Regraft before 0.2.0, but this one reads from version 2: "
         "upgrade brokers (docs/upgrades.md)",
     ),
     (
         b"\x00\x00\x00\x00\x68" + BODY,
-        "TelemetryBatch version 4 was written by a newer Regraft, this one reads up to version 3: upgrade recorder, "
-        "streaming first",
+        "TelemetryBatch version 4 was written by a newer version of Regraft, but this one reads up to version 3: "
+        "upgrade recorder, streaming first",
     ),
     (SINGLE_OBJECT_MAGIC + bytes(8) + BODY, "schema fingerprint 0000000000000000 is unknown"),
     (encode(GOOD)[:-4], "the body is not a TelemetryBatch"),
@@ -396,7 +396,7 @@ def test_records_from_far_away_in_time_have_no_effect(tmp_path: Path, distance_m
     [letter] = letters(batch_of(values), job)
     side = "after" if distance_ms > 0 else "before"
     assert letter.offset == 0
-    assert letter.reason.startswith(f"its time is {abs(distance_ms)} ms {side} the record's Kafka time, at most ")
+    assert letter.reason.startswith(f"its time is {abs(distance_ms)} ms {side} the record's Kafka time, but at most ")
     assert letter.reason.endswith("check the clock of broker b9")
     [window] = windows_of(batch_of(values), job)
     assert window.window.start_ms == KAFKA_MS

@@ -578,7 +578,7 @@ def test_a_full_disk_ends_the_job_and_a_restart_with_room_continues(
     begin_ms = (int(time.time()) - 60) * 1_000
     with small_disk(tmp_path / "disk") as disk:
         small = dataclasses.replace(job, checkpoint_directory=disk.directory / "checkpoint")
-        reason = f"the disk of {small.checkpoint_directory} is full: free some space and start again, nothing is lost"
+        reason = f"the disk of {small.checkpoint_directory} is full: free some space and start again; nothing is lost"
         send(job, beats(range(20), begin_ms))
         running = Running(spark, small)
         running.wait(lambda status: status["windows"] == 19)

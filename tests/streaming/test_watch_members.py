@@ -18,7 +18,7 @@ from regraft.streaming.watch_members import MemberWatcher
 from tests.wait_until import wait_until
 
 NAMESPACE = "lab"
-ARRIVED = "all records of members have arrived up to an end that Kafka named"
+ARRIVED = "all records of members have arrived up to the end reported by Kafka"
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
         watcher.poll()
     assert watcher._consumer is not consumer
     assert not health().is_ready
-    assert health().notes == ("records of lab.members do not arrive, although Kafka has them",)
+    assert health().notes == ("records of lab.members are not arriving, although Kafka has them",)
     assert health().proved == ()
     wait_until(lambda: watcher.poll() or not watcher.error)
     assert watcher.agent_of == {"x01": "", "x02": ""}

@@ -64,7 +64,7 @@ def with_clients(
     if traffic.unknown_share > unknown_share_max:
         errors.append(
             f"{traffic.unknown_share:.0%} of the notifications come from publishers without a topic "
-            f"({name_some(list(traffic.unknown_publishers), NAMED_MAX)}), the limit is {unknown_share_max:.0%}: "
+            f"({name_some(list(traffic.unknown_publishers), NAMED_MAX)}), but the limit is {unknown_share_max:.0%}: "
             "check that the register of clients names their topics"
         )
     return replace(

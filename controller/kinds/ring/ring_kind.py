@@ -132,7 +132,7 @@ class RingKind(OverlayKind[RingConfiguration, RingState, ReachedRing]):
             if then[position] > now[position] * (1 + ROUNDING_SHARE):
                 return Verdict.CAPACITY, (
                     f"{names[position]} would serve {then[position]:.2%} of all subscriptions, "
-                    f"the limit is {limit:.2%}, {self.user_load_max:g} times the mean"
+                    f"but the limit is {limit:.2%}, {self.user_load_max:g} times the mean"
                 )
         return None
 

@@ -88,7 +88,7 @@ def homes_within_caps(
         now = after.get(best, now)
         moves_made.append(ClientMove(move.client, move.home_from, best))
     above = [
-        f"{broker} passes {figure(load)} notifications/s, its limit is {figure(cap)}"
+        f"{broker} passes {figure(load)} notifications/s, but its limit is {figure(cap)}"
         for broker, load, cap in zip(loads.overlay.brokers, now.tolist(), loads.caps.tolist(), strict=True)
         if load > cap
     ]

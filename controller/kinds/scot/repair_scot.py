@@ -97,7 +97,9 @@ class _RepairDraft:
         above = {broker: self.links_above(broker) for broker in sorted(set(self.holders.values()))}
         most = {broker: self.links_max.get(broker, self.degree_max) for broker in above}
         return [
-            f"{one} has {most[one] + more} links, its limit is {self.degree_max}" for one, more in above.items() if more
+            f"{one} has {most[one] + more} links, but its limit is {self.degree_max}"
+            for one, more in above.items()
+            if more
         ]
 
     def vacate(self, gone: Collection[str], joining: list[str]) -> Mapping[str, list[Slot]]:

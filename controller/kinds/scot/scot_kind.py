@@ -91,7 +91,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         now, then = before.configuration.neighbours, after.configuration.neighbours
         for broker, peers in then.items():
             if len(peers) > max(self.degree_max, len(now.get(broker, ()))):
-                reason = f"{broker} would have {len(peers)} links, the limit is {self.degree_max}"
+                reason = f"{broker} would have {len(peers)} links, but the limit is {self.degree_max}"
                 return Verdict.DEGREE, reason
         return None if self.inventory.load_max_per_s is None else self._judge_loads(before, after)
 
@@ -101,7 +101,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         for broker, load_max in zip(self.inventory.brokers, self.inventory.load_max_per_s, strict=True):
             if then.get(broker, 0.0) > max(load_max, now.get(broker, 0.0)) * (1 + ROUNDING_SHARE):
                 return Verdict.CAPACITY, (
-                    f"{broker} would pass {figure(then[broker])} notifications/s, the limit is {figure(load_max)}"
+                    f"{broker} would pass {figure(then[broker])} notifications/s, but the limit is {figure(load_max)}"
                 )
         return None
 

@@ -163,7 +163,7 @@ class _RepairDraft:
         """Describe the brokers with more links than allowed."""
         degrees = TreeConfiguration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
         return [
-            f"{broker} has {len(peers)} links, its limit is {self.degree_max}"
+            f"{broker} has {len(peers)} links, but its limit is {self.degree_max}"
             for broker, peers in degrees.items()
             if len(peers) > self.degree_max
         ]

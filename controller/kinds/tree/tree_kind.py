@@ -94,7 +94,7 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         degrees_before, degrees = before.degrees, after.degrees
         for position in (degrees > max(self.degree_max, 0)).nonzero()[0]:
             if degrees[position] > degrees_before[position]:
-                reason = f"{names[position]} would have {degrees[position]} links, the limit is {self.degree_max}"
+                reason = f"{names[position]} would have {degrees[position]} links, but the limit is {self.degree_max}"
                 return Verdict.DEGREE, reason
         if loads is None:
             return None
@@ -103,7 +103,7 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
             if then[position] > now[position] * (1 + ROUNDING_SHARE):
                 return Verdict.CAPACITY, (
                     f"{names[position]} would pass {figure(then[position])} notifications/s, "
-                    f"the limit is {figure(loads[position])}"
+                    f"but the limit is {figure(loads[position])}"
                 )
         return None
 

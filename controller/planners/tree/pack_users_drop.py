@@ -177,7 +177,7 @@ class _PricedMoves:
         delay = f"{self.state.inventory.delay_ms[start, end]:.3g} ms away"
         reason = f"{self.counts[start]} subscribers of {here} cost least at {there}, {delay}; {here} then serves none"
         if is_relief and caps is not None:
-            reason = f"{here} passes {figure(load_per_s)}/s, its limit is {figure(caps[start])}/s; {reason}"
+            reason = f"{here} passes {figure(load_per_s)}/s, but its limit is {figure(caps[start])}/s; {reason}"
         moves = (HomeMove(here, there),)
         name = OVERLOAD if is_relief else PLANNER
         proposal = emptying_proposal(name, moves, self._cost_per_s, self._cost_per_s + change_per_s, reason)

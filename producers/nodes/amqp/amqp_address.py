@@ -30,7 +30,7 @@ class AmqpPlace:
     """
 
     CHANGES_ONLY: ClassVar[str] = (
-        "bindings made before the node started, and those removed while it is away, are not known: give "
+        "bindings created before the node started, and those removed while it is away, are unknown: give "
         "node.connector_api, the address of RabbitMQ's management plugin"
     )
 

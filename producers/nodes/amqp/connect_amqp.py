@@ -33,7 +33,7 @@ class AmqpSettings(ConnectorSettings):
 
 def connect_amqp(context: ConnectorContext, settings: AmqpSettings) -> Connector:
     """Return the connector to a RabbitMQ."""
-    require_extras("A connector to a RabbitMQ", "amqp")
+    require_extras("A connector to RabbitMQ", "amqp")
     from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
     from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
 

@@ -21,7 +21,7 @@ class ClosedError(RuntimeError):
 
 
 UNREADABLE = "Regraft-Headers-Unreadable"
-CANCELLED = "the broker has ended a consumer of the node: its queue was deleted, or is without a leader"
+CANCELLED = "the broker has cancelled a consumer of the node: its queue was deleted, or has no leader"
 
 
 class TolerantProperties(BasicProperties):  # type: ignore[misc]

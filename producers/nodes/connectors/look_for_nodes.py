@@ -42,7 +42,7 @@ def node_subject(overlay: str, node: str) -> str:
 def loop_error(node: str) -> str:
     """Return what it means that the broker reaches another node by itself, and what to do."""
     return (
-        f"the broker reaches node {node} of the same overlay by itself, so messages would arrive twice or circulate: "
+        f"the broker reaches node {node} of the same overlay on its own, so messages would arrive twice or circulate: "
         "remove the bridge, leaf link, gateway or federation between the two brokers, or leave one node for a cluster"
     )
 

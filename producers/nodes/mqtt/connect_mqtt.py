@@ -27,7 +27,7 @@ class MqttSettings(ConnectorSettings):
     ] = ()
     log_file: Annotated[
         Path | None,
-        "Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while it was away; "
+        "Mosquitto's log file, if the node may read it, so that it learns of subscriptions created while it was away; "
         "with none, it learns of those only when clients subscribe again",
     ] = None
     session_s: Annotated[

@@ -204,14 +204,13 @@ class MqttConnector(PlainConnector):
         place = f"the broker at {self._addresses}"
         if not reports.is_understood:
             raise ConnectorError(
-                f"{place} does not report what its clients want: let Mosquitto "
-                "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
-                f"this client read {LOG_TOPIC}#; of an EMQX give node.connector_api; for any other broker name the "
-                "filters in connectors.mqtt.filters"
+                f"{place} does not report what its clients want: let Mosquitto `log_dest topic` with `log_type "
+                f"subscribe`, `log_type unsubscribe` and `log_type notice`, and let this client read {LOG_TOPIC}#; "
+                "for EMQX, give node.connector_api; for any other broker name the filters in connectors.mqtt.filters"
             )
         raise ConnectorError(
-            f"{place} reports what its clients subscribe to, but not {', nor '.join(reports.missing)}: what they want "
-            "would never end. Set that, or name the filters in connectors.mqtt.filters"
+            f"{place} reports what its clients subscribe to, but not {', nor '.join(reports.missing)}: their "
+            "subscriptions would never expire. Set that, or name the filters in connectors.mqtt.filters"
         )
 
     async def _catch_up_first(self) -> None:
@@ -349,7 +348,9 @@ class MqttConnector(PlainConnector):
                 self._retained.expire(time.time())
                 self._catch_up()
                 if self._reports.is_outdated:
-                    self._session.cut("its log has another form than before, which is learnt at the next connection")
+                    self._session.cut(
+                        "its log has a different form than before, which is learnt at the next connection"
+                    )
                 self._store()
                 self._search.ask_again(is_hinted=self._echoes.is_suspected)
             except Exception as error:  # A full disk, an odd line: tried again in a second.

@@ -29,7 +29,7 @@ INBOX_BYTES = 16
 NO_ANSWER, NOT_ENABLED = "JetStream does not answer", (10_039, 10_076)  # The latter: codes of errors.
 UNKNOWN = "if there are streams, they store what is published at any broker of the overlay"
 CROSSES = (
-    "streams store what is published at any broker of the overlay: where that is not wanted, list them in "
+    "streams store what is published at any broker of the overlay: to prevent that, list them in "
     "connectors.nats.local_streams"
 )
 

@@ -129,7 +129,7 @@ class NatsConnector:
         if is_login_refused(self._reason):
             return login_advice(f"{place} of the NATS server", self._login, self._reason)
         if self._reason == SILENT and self._tls is None:
-            return f"{place} closes the connection without a word: if it has `handshake_first`, use tls://"
+            return f"{place} closes the connection without a message: if it has `handshake_first`, use tls://"
         return (
             f"no NATS server answers at {place} within {CONNECT_S_MAX:g} s ({self._reason}): start it with "
             f"`leafnodes {{ port: {self._addresses.port} }}`"
@@ -143,7 +143,7 @@ class NatsConnector:
                 await self.close()
                 raise ConnectorError(
                     f"what stream {ingress.stream!r} of {self._addresses} stores cannot be taken "
-                    f"({ingress.error or 'no answer'}): switch JetStream on there and make the stream, or set no "
+                    f"({ingress.error or 'no answer'}): switch JetStream on there and create the stream, or set no "
                     "connectors.nats.durable_stream"
                 )
             await asyncio.sleep(0.01)

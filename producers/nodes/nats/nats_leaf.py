@@ -19,7 +19,7 @@ from regraft.producers.nodes.nats.nats_protocol import LeafReader, ServerMessage
 
 log = structlog.get_logger(__name__)
 
-SILENT = "closed without a word"
+SILENT = "closed without a message"
 PING_S, SILENCE_S_MAX = 1.0, 5.0
 
 

@@ -58,7 +58,7 @@ function findChips(store) {
   const chips = [];
   if (server && server.namespace !== "regraft") chips.push([server.namespace, "quiet", null, "Namespace of topics and keys"]);
   if (counts) {
-    if (counts.dry_run) chips.push(["proposes only", "ask", "eye", "A dry run: plans wait for an operator's approval"]);
+    if (counts.dry_run) chips.push(["manual approval", "ask", "eye", "A dry run: plans wait for an operator's approval"]);
     else chips.push(["automatic", "quiet", null, "Plans are executed without asking"]);
   }
   if (orders?.paused) chips.push(["paused", "warn", "pause", orders.paused.reason]);

@@ -204,15 +204,15 @@ class RingConfiguration:
         """
         if not plan.ring_target:
             raise ValueError(
-                f"{plan.plan} leads to a tree, but the inventory's overlay is a ring: take the inventory that it "
-                "was made for, or another namespace"
+                f"{plan.plan} leads to a tree, but the inventory's overlay is a ring: use the inventory that it "
+                "was made for, or a different namespace"
             )
         target = {one.broker: one.ring_id for one in plan.ring_target}
         brokers = tuple(sorted(plan.brokers_target)) or self.brokers
         if tuple(sorted(target)) != brokers:
             raise ValueError(
                 f"{plan.plan} leads to a ring of {len(target)} brokers, which are not the {len(brokers)} of "
-                "the inventory: take the inventory that it was made for, or another namespace"
+                "the inventory: use the inventory that it was made for, or a different namespace"
             )
         return RingConfiguration.of(plan.epoch_to, self.bits, target)
 

@@ -60,7 +60,7 @@ class ScotConfiguration:
             raise OverlayShapeError(f"regions have {sizes} brokers: each needs one of every cluster")
         numbers = {number for pair in self.region_links for number in pair}
         if numbers != set(range(len(self.regions))):
-            raise OverlayShapeError(f"region links join {len(numbers)} regions, there are {len(self.regions)}")
+            raise OverlayShapeError(f"region links join {len(numbers)} regions, but there are {len(self.regions)}")
         _ = self.shape
         self._check_slots()
         outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
@@ -216,8 +216,8 @@ class ScotConfiguration:
         """
         if not plan.ring_target:
             raise ValueError(
-                f"{plan.plan} leads to a tree, but the inventory's overlay is a structured cyclic one: take the "
-                "inventory that it was made for, or another namespace"
+                f"{plan.plan} leads to a tree, but the inventory's overlay is a structured cyclic one: use the "
+                "inventory that it was made for, or a different namespace"
             )
         holders = {one.ring_id: one.broker for one in plan.ring_target}
         target = ScotConfiguration._made(plan.epoch_to, holders, plan.links_target)
@@ -225,7 +225,7 @@ class ScotConfiguration:
         if target.brokers != brokers:
             raise ValueError(
                 f"{plan.plan} leads to {len(target.brokers)} brokers, which are not the {len(brokers)} of the "
-                "inventory: take the inventory that it was made for, or another namespace"
+                "inventory: use the inventory that it was made for, or a different namespace"
             )
         return target
 

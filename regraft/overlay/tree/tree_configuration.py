@@ -184,8 +184,8 @@ class TreeConfiguration:
         """
         if plan.ring_target:
             raise ValueError(
-                f"{plan.plan} leads to a ring, but the inventory's overlay is a tree: take the inventory that it "
-                "was made for, or another namespace"
+                f"{plan.plan} leads to a ring, but the inventory's overlay is a tree: use the inventory that it "
+                "was made for, or a different namespace"
             )
         return TreeConfiguration.of(plan.epoch_to, plan.brokers_target or self.brokers, plan.links_target)
 
@@ -249,4 +249,4 @@ def check_degree(configuration: TreeConfiguration, degree_max: int) -> None:
     """Raise DegreeError if a broker has more than ``degree_max`` links."""
     for broker, peers in configuration.neighbours.items():
         if len(peers) > degree_max:
-            raise DegreeError(f"{broker} would have {len(peers)} links, the limit is {degree_max}")
+            raise DegreeError(f"{broker} would have {len(peers)} links, but the limit is {degree_max}")

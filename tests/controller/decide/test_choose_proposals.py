@@ -121,7 +121,7 @@ def test_degree_is_checked_over_the_whole_plan() -> None:
     assert len(choice_of(*both, degree_max=4).chosen) == 2
     capped = choice_of(*both, degree_max=3)
     assert len(capped.chosen) == 1
-    assert "b02 would have 4 links, the limit is 3" in capped.refused[0].verdict_reason
+    assert "b02 would have 4 links, but the limit is 3" in capped.refused[0].verdict_reason
 
 
 def test_plan_leads_from_the_present_tree_to_the_target() -> None:

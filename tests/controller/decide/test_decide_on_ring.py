@@ -113,7 +113,7 @@ def test_a_move_may_not_overload_a_broker() -> None:
     refused = only(placing(("u0", "b00", "b02")), capped)
     assert refused.verdict is Verdict.CAPACITY
     assert refused.verdict_reason == (
-        "b02 would serve 50.00% of all subscriptions, the limit is 25.00%, 2 times the mean"
+        "b02 would serve 50.00% of all subscriptions, but the limit is 25.00%, 2 times the mean"
     )
     assert only(TO_ROOT, capped).verdict is Verdict.ACCEPTED
     assert only(GOOD_IDS, capped).verdict is Verdict.ACCEPTED
@@ -135,7 +135,7 @@ def test_users_have_their_own_limit_and_ids_have_none() -> None:
     assert [len(one.id_moves) + len(one.moves) for one in choice.chosen] == [6, 1]
     (refused,) = choice.refused
     assert refused.verdict is Verdict.CHANGES_PER_PLAN
-    assert refused.verdict_reason == "the plan already moves 1 users, this would add 1, the limit is 1"
+    assert refused.verdict_reason == "the plan already moves 1 users, and this would add 1, but the limit is 1"
 
 
 def test_all_users_of_a_proposal_are_one_choice_and_ids_are_many() -> None:

@@ -118,7 +118,7 @@ def test_a_broker_at_its_cap_gets_no_more_links() -> None:
         proposal_of(("b02", "b03"), ("b01", "b03")), replace(CALM, kind=tree_kind(INVENTORY, 2))
     )
     assert verdict is Verdict.DEGREE
-    assert "b01 would have 3 links, the limit is 2" in reason
+    assert "b01 would have 3 links, but the limit is 2" in reason
     assert verdict_of(proposal_of(), replace(CALM, kind=tree_kind(INVENTORY, 1)))[0] is Verdict.DEGREE
     assert verdict_of(proposal_of(), replace(CALM, kind=tree_kind(INVENTORY, 2)))[0] is Verdict.ACCEPTED
 
@@ -151,7 +151,7 @@ def test_a_broker_at_its_capacity_gets_no_more_load() -> None:
 
     verdict, reason = verdict_of(over_b04, situation(49.0))
     assert verdict is Verdict.CAPACITY
-    assert "b04 would pass 50 notifications/s, the limit is 49" in reason
+    assert "b04 would pass 50 notifications/s, but the limit is 49" in reason
     assert verdict_of(over_b04, situation(50.0))[0] is not Verdict.CAPACITY
 
 
@@ -223,7 +223,7 @@ def test_links_and_homes_have_the_same_dead_band() -> None:
     assert verdict_of(proposal_of(), settings=DecisionSettings(change_share_min=share * 0.999))[0] is Verdict.ACCEPTED
     verdict, reason = verdict_of(proposal_of(), settings=DecisionSettings(change_share_min=share * 1.001))
     assert verdict is Verdict.GAIN_WITHIN_NOISE
-    assert "the dead band" in reason
+    assert "but must save at least" in reason
 
 
 def test_verdicts_have_an_order() -> None:

@@ -34,7 +34,7 @@ def test_publishers_without_a_topic_are_named_and_counted() -> None:
     assert found.unknown_share == pytest.approx(0.2)
     assert with_clients(WINDOW, USERS, found, [RING], 0.25).is_complete
     error = with_clients(WINDOW, USERS, found, [RING], 0.05).error
-    assert error.startswith("20% of the notifications come from publishers without a topic (r), the limit is 5%")
+    assert error.startswith("20% of the notifications come from publishers without a topic (r), but the limit is 5%")
 
 
 def test_a_window_without_interests_is_incomplete_with_a_reason() -> None:

@@ -153,7 +153,7 @@ def test_a_broker_with_more_subscribers_than_a_plan_may_move_keeps_them_with_a_r
     assert not decision.plan.subscribers_moved
     (refused,) = decision.refused
     assert refused.verdict is Verdict.CHANGES_PER_PLAN
-    assert "this would add 501, the limit is 500" in refused.verdict_reason
+    assert "and this would add 501, but the limit is 500" in refused.verdict_reason
 
 
 def test_subscribers_do_not_move_if_clients_stay() -> None:

@@ -41,8 +41,8 @@ def test_the_stand_in_keeps_its_cap_if_possible() -> None:
     assert kept.target.slots["b00"] == [(0, 0), (1, 0)]
     assert kept.exceeded == ()
     above = repaired_scot(line, RepairTask(lost, FLEET), 2)
-    assert above.exceeded == ("b00 has 3 links, its limit is 2",)
-    assert "above their caps: b00 has 3 links, its limit is 2" in above.reason
+    assert above.exceeded == ("b00 has 3 links, but its limit is 2",)
+    assert "above their caps: b00 has 3 links, but its limit is 2" in above.reason
 
 
 def test_publishers_of_a_dead_broker_move_where_caps_are_kept() -> None:
@@ -58,7 +58,7 @@ def test_publishers_of_a_dead_broker_move_where_caps_are_kept() -> None:
     above = repaired_scot(SCOT, RepairTask(lost, tight, (window,)), CAP)
     assert above.moves == (ClientMove("p", "b04", "b01"),)
     assert above.exceeded == tuple(
-        f"{broker} passes 8 notifications/s, its limit is 4" for broker in NAMES[:2] + NAMES[3:4]
+        f"{broker} passes 8 notifications/s, but its limit is 4" for broker in NAMES[:2] + NAMES[3:4]
     )
 
 

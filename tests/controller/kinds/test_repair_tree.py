@@ -123,7 +123,7 @@ def test_a_cap_that_permits_no_tree_is_exceeded_as_little_as_possible() -> None:
     repair = tree_kind(FLEET, 1).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET))
     assert sorted(len(peers) for peers in repair.target.neighbours.values()) == [1, 1, 2, 2]
     assert "above their caps, as few as possible" in repair.reason
-    assert all("links, its limit is 1" in one for one in repair.exceeded)
+    assert all("links, but its limit is 1" in one for one in repair.exceeded)
 
 
 def test_a_new_broker_joins_as_a_leaf_at_the_cheapest_place_with_room() -> None:

@@ -35,7 +35,7 @@ def test_no_exchange_gives_a_broker_more_links_than_its_cap() -> None:
     """A broker that takes an inner broker's slot gets one more link; one above the cap may keep its links."""
     reached = ScotKind(INVENTORY, 2).reached(STATE)
     verdict, reason = ScotKind(INVENTORY, 2).judge_caps(reached, reached.after(exchange("b00", "b02"))) or ("", "")
-    assert (verdict, reason) == (Verdict.DEGREE, "b00 would have 3 links, the limit is 2")
+    assert (verdict, reason) == (Verdict.DEGREE, "b00 would have 3 links, but the limit is 2")
     assert ScotKind(INVENTORY, 2).judge_caps(reached, reached.after(exchange("b02", "b03"))) is None
     assert ScotKind(INVENTORY, 3).judge_caps(reached, reached.after(exchange("b00", "b02"))) is None
 
@@ -48,7 +48,7 @@ def test_no_change_makes_a_broker_pass_more_than_its_cap() -> None:
     reached = kind.reached(replace(STATE, inventory=inventory))
     moved = Proposal("by hand", (), (), 2.0, 1.0, 0.0, "test", moves=(ClientMove("p", "b00", "b03"),))
     verdict, reason = kind.judge_caps(reached, reached.after(moved)) or ("", "")
-    assert (verdict, reason) == (Verdict.CAPACITY, "b03 would pass 8 notifications/s, the limit is 7")
+    assert (verdict, reason) == (Verdict.CAPACITY, "b03 would pass 8 notifications/s, but the limit is 7")
     assert kind.judge_caps(reached, reached.after(exchange("b01", "b05"))) is None
 
 

@@ -101,7 +101,7 @@ def test_subscribers_leave_a_broker_that_passes_more_than_its_cap_whatever_it_co
     assert first.planner == OVERLOAD
     assert first.cost_after_per_s > first.cost_before_per_s
     assert [move.home_from for move in first.subscribers_moved] == ["b03"]
-    assert "b03 passes 40/s, its limit is 10/s" in first.reason
+    assert "b03 passes 40/s, but its limit is 10/s" in first.reason
     plan = decided(state, expensive, caps).plan
     assert plan is not None
     assert plan.subscribers_moved

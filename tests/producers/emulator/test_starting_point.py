@@ -97,7 +97,7 @@ def test_without_plans_brokers_begin_at_the_bootstrap_overlay() -> None:
 def test_plans_of_another_kind_of_overlay_are_refused() -> None:
     """Brokers of a tree cannot begin at a ring."""
     target = next_overlay(RING.bootstrap, random.Random(3))
-    with pytest.raises(ValueError, match="take the inventory that it was made for"):
+    with pytest.raises(ValueError, match="use the inventory that it was made for"):
         starting_point(TREE, [plan_to(target, RING.bootstrap)])
 
 

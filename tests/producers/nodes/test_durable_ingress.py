@@ -184,7 +184,7 @@ def test_a_missing_stream_is_reported(tmp_path: Path) -> None:
     needs_nats()
     server = NatsServer("b01", tmp_path, f'jetstream {{ store_dir: "{tmp_path}/b01" }}').start()
     try:
-        with pytest.raises(ConnectorError, match=r"stream 'ORDERS' .* make the stream"):
+        with pytest.raises(ConnectorError, match=r"stream 'ORDERS' .* create the stream"):
             asyncio.run(NatsConnector(server.leaf_url, "b01", stream=STREAM).start(lambda *_: None, lambda _: None))
     finally:
         server.stop()

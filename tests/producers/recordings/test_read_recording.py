@@ -138,7 +138,7 @@ def test_time_that_jumps_back_is_reported_and_sorted(tmp_path: Path) -> None:
     recording = open_recording(tmp_path / "rec.avro")
     assert as_sent(recording) == sorted(back, key=lambda one: one.time_ms)
     (warning,) = recording.warnings
-    assert warning.startswith("Time jumps back 4 times in telemetry, at most by 3599.")
+    assert warning.startswith("Time jumps back 4 times in telemetry, by at most 3599.")
 
 
 def at_time(one: Sent, time_ms: int) -> Sent:
@@ -208,9 +208,13 @@ def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
         return meta | {SCHEMA_IDS_KEY: json.dumps([101])}
 
     for change, reason in (
-        (newer, r"was written by a newer Regraft \(9\.0\): its format is 2, and this version reads formats up to 1"),
+        (
+            newer,
+            r"was written by a newer version of Regraft \(9\.0\): its format is 2, and this version reads formats "
+            r"up to 1",
+        ),
         (schema_of_tomorrow, "schema id 4711 is unknown"),
-        (from_before_releases, r"TelemetryBatch version 1 was written by a Regraft before 0\.2\.0"),
+        (from_before_releases, r"TelemetryBatch version 1 was written by a version of Regraft before 0\.2\.0"),
         (nonsense, "is damaged: its description cannot be read"),
     ):
         shutil.copy(tmp_path / "rec.avro", tmp_path / "changed.avro")

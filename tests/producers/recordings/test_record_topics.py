@@ -362,7 +362,7 @@ def test_a_recorder_notices_records_that_do_not_arrive(cluster: tuple[Producer, 
     assert [entry["topics"] for entry in logged if entry["event"] == "recording_stalled"] == [["live.telemetry"]]
     assert recorder._consumer is not stalled
     assert not recorder.health().is_ready
-    assert recorder.health().notes == ("records of live.telemetry do not arrive, although Kafka has them",)
+    assert recorder.health().notes == ("records of live.telemetry are not arriving, although Kafka has them",)
     stop = threading.Event()
 
     def show(progress: RecordingProgress) -> None:

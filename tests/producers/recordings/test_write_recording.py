@@ -127,7 +127,7 @@ def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(RecordingFileError, match="cannot be written"):
         writer.begin(0.0)
     for name in ("rec.json", "rec-00003.avro"):
-        with pytest.raises(RecordingFileError, match=r"name it like rec\.avro"):
+        with pytest.raises(RecordingFileError, match=r"use a name such as rec\.avro"):
             new_writer(tmp_path / name)
 
 

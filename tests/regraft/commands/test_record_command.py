@@ -64,7 +64,7 @@ def test_a_recorder_serves_its_health_while_it_records(tmp_path: Path) -> None:
     asking.join()
     assert answer.exit_code == 0, answer.output
     assert stated[0]["is_ready"]
-    assert str(stated[0]["proved"]).startswith("['everything was read up to an end that Kafka named")
+    assert str(stated[0]["proved"]).startswith("['everything was last read up to the end reported by Kafka")
 
 
 def test_a_recording_is_described() -> None:

@@ -241,7 +241,7 @@ def test_a_view_of_a_newer_version_is_reported_in_one_sentence(tmp_path: Path) -
     _write(tmp_path, replace(_now(), version=VIEW_VERSION + 1))
     code, text = _run(tmp_path)
     assert code == 1
-    reason = f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}"
+    reason = f"it has version {VIEW_VERSION + 1}, but this version of Regraft reads versions up to {VIEW_VERSION}"
     assert f"source: the status files in {tmp_path} (controller.json cannot be read: {reason}" in text
 
 

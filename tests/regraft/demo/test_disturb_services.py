@@ -86,6 +86,6 @@ def test_a_disk_stays_full_for_its_time(tmp_path: Path) -> None:
         assert schedule.act(25 + LASTS_S / 2, newest_window_ms=5_000) == ""
         assert psutil.disk_usage(str(small.directory)).free == 0
         assert not schedule.is_over(900, newest_window_ms=900_000)
-        assert schedule.act(25 + LASTS_S, newest_window_ms=5_000) == "made room on the disk"
+        assert schedule.act(25 + LASTS_S, newest_window_ms=5_000) == "freed space on the disk"
         assert psutil.disk_usage(str(small.directory)).free > 1_000_000
         assert schedule.is_over(900, newest_window_ms=900_000)

@@ -76,7 +76,7 @@ def test_a_service_that_ends_for_good_ends_the_demo_with_the_results_so_far(
     assert services.stopped == [run_demo.CONTROLLER, run_demo.EMULATOR, run_demo.STREAMING]
     assert len(read) == reads
     (reason,) = record.given_up
-    assert reason.startswith(f"{fails} ended with code 1 and is not restarted: see {tmp_path}")
+    assert reason.startswith(f"{fails} exited with code 1 and will not be restarted: see {tmp_path}")
 
 
 @pytest.mark.parametrize(("followed_at_s", "ends_at_s"), [(5.0, 20.0), (25.5, 25.5), (1e9, 80.0)])

@@ -46,7 +46,7 @@ def test_publications_withheld_on_a_busy_machine_are_reported() -> None:
     summary = summarise(small_run())
     assert "withheld" not in dict(summary_lines(summary))["notifications published"]
     published = dict(summary_lines({**summary, "notifications_withheld": 1_200}))["notifications published"]
-    assert published.endswith(", 1,200 withheld, as the machine was too busy")
+    assert published.endswith(", 1,200 not sent because the machine was too busy")
 
 
 def test_plans_are_shown_by_what_they_were_for() -> None:

@@ -29,7 +29,7 @@ def test_missing_delays_are_those_of_the_shortest_path() -> None:
     inventory, notes = build_inventory(found, STAY)
     assert inventory.brokers == ("a", "b", "c")
     assert inventory.cost_of_link("a", "c") == 5.0
-    assert notes == ["no delay is known for 1 pair, where that of the shortest known path is used: a-c"]
+    assert notes == ["no delay is known for 1 pair; that of the shortest known path is used: a-c"]
     found.delays_ms["a", "c"] = 9.0
     inventory, notes = build_inventory(found, STAY)
     assert inventory.cost_of_link("a", "c") == 9.0
@@ -122,7 +122,10 @@ def test_uneven_delays_are_averaged_and_noted() -> None:
     """Of several values of one direction the least counts."""
     found, notes = both_ways([("a", "b", 4.0), ("a", "b", 3.0), ("b", "a", 5.0), ("c", "a", 1.0), ("a", "c", 1.05)])
     assert found == {("a", "b"): 4.0, ("a", "c"): 1.025}
-    assert notes == ["delays differ by direction for 1 pair, where the mean is used: most for a and b (3 and 5 ms)"]
+    assert notes == [
+        "delays differ by direction for 1 pair; the mean is used. The largest difference is between a and b (3 and "
+        "5 ms)"
+    ]
 
 
 @given(st.integers(2, 14), st.integers(2, 5), st.integers(0, 2**32))

@@ -71,4 +71,4 @@ def test_a_cost_to_itself_is_noted() -> None:
 def test_what_takes_too_long_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is named, so that nobody takes silence for a result."""
     monkeypatch.setattr(module, "TRIANGLE_BROKERS_MAX", 2)
-    assert find_oddities(PLAIN) == ["detours are not checked: there are 3 brokers, at most 2 are"]
+    assert find_oddities(PLAIN) == ["detours are not checked: there are 3 brokers, but at most 2 are checked"]

@@ -82,7 +82,7 @@ def test_round_trips_come_from_tables_and_nodes(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is not the status of a node"):
         read_round_trips([status])
     table.write_text("from,to,rtt_ms\n")
-    with pytest.raises(SourceError, match="there is no round trip in it"):
+    with pytest.raises(SourceError, match="it contains no round trip"):
         read_round_trips([table])
 
 

@@ -149,7 +149,7 @@ def test_a_recorded_plan_that_is_not_made_again_is_reported() -> None:
     decided = decide(decision={"gain_share_min": 0.99})
     assert decided.plans == ()
     assert decided.simulated_from_ms is not None
-    assert first_difference(decided.plans, recorded()) == (0, "plan-1: was made then, not now")
+    assert first_difference(decided.plans, recorded()) == (0, "plan-1: was proposed then, but not now")
 
 
 def test_the_window_in_which_the_recording_begins_is_left_out() -> None:
@@ -189,7 +189,7 @@ def test_differences_between_two_plans_are_reported() -> None:
     assert plan_difference(plan, msgspec.structs.replace(plan, history=(), cost_observed_per_s=None)) == ""
     other = msgspec.structs.replace(plan, links_added=(("b0", "b9"),))
     assert plan_difference(other, plan).startswith("links added b0-b9 instead of ")
-    assert first_difference([plan], [])[1] == "plan-1: was not made then"
+    assert first_difference([plan], [])[1] == "plan-1: was not proposed then"
 
 
 def test_settings_come_from_the_recording_and_flags_override_them() -> None:

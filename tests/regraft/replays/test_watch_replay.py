@@ -62,7 +62,7 @@ def test_it_waits_until_everything_is_read_and_closed(tmp_path: Path) -> None:
 
 def test_a_job_that_ends_or_makes_no_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each case has a sentence with the log; Ctrl-C ends the wait."""
-    with pytest.raises(StackError, match=r"ended and did not close the last window: see .*streaming\.log"):
+    with pytest.raises(StackError, match=r"exited and did not close the last window: see .*streaming\.log"):
         watch(tmp_path, Job(1), STATUS).wait_closed(12_000, lambda what, done: None, 0)
     monkeypatch.setattr(regraft.replays.watch_replay, "STALL_S_MAX", 0.05)
     with pytest.raises(StackError, match=r"did not read what was replayed: nothing has changed for 0\.05 s"):

@@ -69,7 +69,7 @@ def test_one_reason_for_several_links_is_shown_once() -> None:
 def test_the_report_of_a_run_without_windows_and_plans_says_so() -> None:
     """The report of a run in which nothing happened explains itself."""
     text = build_report(empty_run())
-    assert "No plan was made in this run" in text
+    assert "No plan was proposed in this run" in text
     assert "Failed" in text
     _Page(text)
 
@@ -162,7 +162,7 @@ def test_the_report_shows_each_move_with_its_reason_and_gain() -> None:
     assert cells[2:] == ["b00", "b03", "", "completed", "30.0", "28.5"]
     assert "<p>Nearer &amp; cheaper:</p>" in text
     assert "1 publisher moved: see below" in text
-    assert "No publisher was moved" in build_report(small_run())
+    assert "No publishers were moved" in build_report(small_run())
 
 
 def test_the_report_compares_every_planner_on_the_same_traffic() -> None:

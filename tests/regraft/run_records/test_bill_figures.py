@@ -46,7 +46,7 @@ def test_the_summary_has_both_bills_and_the_report_a_table() -> None:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (charged_run(after=0.3), "a million deliveries cost 0.3 in the end, 0.2 initially"),
+        (charged_run(after=0.3), "a million deliveries cost 0.3 at the end, 0.2 initially"),
         (charged_run(has_bills=False), "no complete window lies before the first plan"),
         (charged_run(before=None), "no complete window lies before the first plan"),
     ],

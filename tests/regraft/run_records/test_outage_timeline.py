@@ -55,7 +55,7 @@ def test_losses_by_deaths_are_shown_without_failing_the_run_and_others_fail_it()
     assert failures(summary) == []
     assert (summary["broker_deaths"], summary["repairs"], summary["death_to_whole_ms_p50"]) == (1, 1, 14_000)
     page = build_report(run)
-    for text in ("b01, b02: restarted, empty", "lost with broker", "but for 3 deliveries", "12.5"):
+    for text in ("b01, b02: restarted, empty", "lost with broker", "except for 3 deliveries", "12.5"):
         assert text in page
     (reason,) = failures(summarise(replace(run, ledger=replace(ledger, excused=2))))
     assert reason.startswith("1 deliveries lost")

@@ -40,7 +40,7 @@ def test_a_machine_that_was_too_slow_is_named_before_what_follows_from_it() -> N
     summary = summarise(small_run())
     assert failures({**summary, "emulator_behind_ms_max": 112_327.0}) == []
     first, *others = failures({**summary, "emulator_behind_ms_max": 112_327.0, "plans_completed": 0})
-    assert first == "this machine was too slow: the emulator fell 112 s behind; end other work on it"
+    assert first == "this machine was too slow: the emulator fell 112 s behind; stop other work on it"
     assert others == failures({**summary, "plans_completed": 0})
 
 
@@ -98,9 +98,9 @@ def test_one_wrong_delivery_fails_the_run(error: str) -> None:
 
 def test_a_run_that_ended_with_a_service_names_it() -> None:
     """What was measured until then is reported."""
-    summary = summarise(replace(small_run(), given_up=("valkey ended with code 1 and is not restarted",)))
+    summary = summarise(replace(small_run(), given_up=("valkey exited with code 1 and will not be restarted",)))
     assert summary["deliveries"] == 34
-    assert failures(summary) == ["valkey ended with code 1 and is not restarted"]
+    assert failures(summary) == ["valkey exited with code 1 and will not be restarted"]
 
 
 def test_a_run_in_which_nothing_happened_names_everything_missing() -> None:
@@ -185,8 +185,10 @@ def test_a_run_whose_traffic_was_withheld_shows_nothing() -> None:
     """Up to half may be missing on a busy machine; with more, the run fails and says why."""
     assert failures(summarise(replace(small_run(), withheld_count=16))) == []
     (reason,) = failures(summarise(replace(small_run(), withheld_count=48)))
-    assert reason.startswith("48 of 64 notifications that were due (75%) were withheld")
-    assert "shows nothing" in reason
+    assert reason.startswith(
+        "48 of 64 notifications that were due (75%) were not sent because the machine was too busy"
+    )
+    assert "proves nothing" in reason
 
 
 def test_a_run_too_short_to_follow_the_shift_says_so() -> None:

@@ -111,7 +111,7 @@ BROKEN = """
     ("name", "error"),
     [
         ("number", "it is a int, not a PlannerSpec"),
-        ("mesh", "it is for overlays of kind 'mesh', known are ring, scot, tree"),
+        ("mesh", "it is for overlays of kind 'mesh', known kinds are ring, scot, tree"),
         ("other", "it calls itself 'another', its entry point must have the same name"),
         ("typed", "the types of its settings cannot be read at run time, name 'Sequence' is not defined"),
         ("needy", "its settings wanted have no default"),
@@ -136,7 +136,7 @@ def test_a_package_that_cannot_be_imported_affects_only_runs_that_name_it(packag
     packages.install("lacking", "import no_such_library", join_all="SPEC")
     assert errors_of("join_all") == (
         "controller: planner 'join_all' cannot be imported from lacking (lacking:SPEC), ModuleNotFoundError: No module "
-        "named 'no_such_library': install what it needs, or another version of it",
+        "named 'no_such_library': install what it needs, or a different version of it",
     )
     assert "join_all" not in load_settings().controller.planners
 

@@ -76,7 +76,7 @@ def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest
         assert error == f"controller.{name} is {fixed_text(new[0])}: remove it"
     else:
         shown = " and ".join(each for each in new if each not in FIXED)
-        assert error == f"controller.{name} has moved, as each planner has its own settings: give {shown} instead"
+        assert error == f"controller.{name} has moved, because each planner has its own settings: give {shown} instead"
     assert all(
         name in {field.name for field in fields(planner_spec(planner).settings)} for planner in TO_PLANNERS[name]
     )

@@ -20,7 +20,7 @@ NAMESPACE = "told"
 
 @pytest.mark.parametrize(
     ("code", "why"),
-    [(-9, "signal 9 ended it"), (1, "it ended with code 1"), (None, "it was not ready in time")],
+    [(-9, "it was killed by signal 9"), (1, "it exited with code 1"), (None, "it was not ready in time")],
 )
 def test_a_restart_is_reported_with_its_cause_and_log(code: int | None, why: str) -> None:
     """The service is the subject, so each service has its own alert."""
@@ -45,4 +45,4 @@ def test_only_restarts_of_killed_services_are_reported(tmp_path: Path) -> None:
             wait_until(lambda: supervisor.restarts("killed") == 1 and supervisor.is_ready("killed"))
         events = list(read_whole(kafka.access, NAMESPACE, {EVENTS: AdaptationEvent}, 20.0))
     assert [(one.subject, one.kind) for one in events] == [("killed", EventKind.SERVICE_RESTARTED)]
-    assert "signal 9 ended it" in events[0].text
+    assert "it was killed by signal 9" in events[0].text

@@ -17,6 +17,6 @@ def test_a_dashboard_without_a_view_is_refused_before_anything_starts(
     for name in ("REGRAFT_REDIS_URL", "REDIS_URL"):
         monkeypatch.delenv(name, raising=False)
     settings = load_settings({"run": {"directory": tmp_path / "run"}, "kafka": {"bootstrap": "127.0.0.1:1"}})
-    with pytest.raises(StackError, match=r"Valkey or Redis, and none is named: set redis\.url"):
+    with pytest.raises(StackError, match=r"Valkey or Redis, but none is named: set redis\.url"):
         run_loop(settings, Console(quiet=True), emulate=True, with_dashboard=True)
     assert not (tmp_path / "run").exists()
