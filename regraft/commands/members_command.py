@@ -17,9 +17,11 @@ from regraft.commands.describe_broker import FactsError, facts_of, facts_text, m
 from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.print_table import print_table
 from regraft.commands.read_announced import announced_row, read_announced
+from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.read_inventory import load_inventory
+from regraft.schemas.announcement import Announcement
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -73,6 +75,7 @@ class UnknownBrokerError(CallError):
 def list_members(
     state: Annotated[MemberState | None, typer.Option("--state", help="Only brokers in this state.")] = None,
     as_json: AsJson = False,
+    watch: Watch = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -81,12 +84,20 @@ def list_members(
 
     Without an inventory on this machine, only brokers with a record in Kafka are listed.
 
-    Examples: `regraft members list`; `regraft members list --state dead --json`.
+    Examples: `regraft members list`; `regraft members list --watch`; `regraft members list --state dead --json`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    members_of = _known(settings)
+
+    def show(members_of: dict[str, Member]) -> None:
+        _show_members(members_of, [] if state else read_announced(settings, members_of), state, as_json=as_json)
+
+    show_watched(lambda: _known(settings), show, watch=watch)
+
+
+def _show_members(
+    members_of: dict[str, Member], announced: list[Announcement], state: MemberState | None, *, as_json: bool
+) -> None:
     members = [member for member in members_of.values() if state in (None, member.state)]
-    announced = [] if state else read_announced(settings, members_of)
     if as_json:
         asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
         typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in members), *asking], indent=2))

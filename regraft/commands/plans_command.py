@@ -16,6 +16,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.give_orders import ANSWER_S_MAX, give_order
 from regraft.commands.print_table import print_table
+from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.schemas.order import OrderKind
@@ -54,6 +55,7 @@ def list_plans(
     name: Annotated[str | None, typer.Argument(metavar="PLAN", help="Plan to show in full; default: list all.")] = None,
     count: Annotated[int, typer.Option("--last", min=1, help="Number of entries to show, newest first.")] = 20,
     as_json: AsJson = False,
+    watch: Watch = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -62,13 +64,21 @@ def list_plans(
 
     With a PLAN, show it in full: its costs, each change and each refused proposal with the reason, and its history.
 
-    Examples: `regraft plans list`; `regraft plans list --last 5 --json`; `regraft plans list plan-7`.
+    Examples: `regraft plans list`; `regraft plans list --watch`;
+    `regraft plans list --last 5 --json`; `regraft plans list plan-7`.
     """
-    plans = _stored(settings_of(assignments, settings_file, bootstrap))
-    if name is not None:
-        _show(_named(plans, name), as_json=as_json)
-        return
-    plans = plans[-count:]
+    settings = settings_of(assignments, settings_file, bootstrap)
+
+    def show(plans: list[Plan]) -> None:
+        if name is not None:
+            _show(_named(plans, name), as_json=as_json)
+        else:
+            _show_newest(plans[-count:], as_json=as_json)
+
+    show_watched(lambda: _stored(settings), show, watch=watch)
+
+
+def _show_newest(plans: Sequence[Plan], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(plan) for plan in plans], indent=2))
         return

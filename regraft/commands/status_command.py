@@ -13,6 +13,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.describe_broker import since_text
+from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_OK
 from regraft.schemas.loop_verdict import HEALTHY
 from regraft.schemas.name_some import name_some
@@ -26,6 +27,7 @@ REPAIRS_SHOWN = 3
 
 def status(
     as_json: AsJson = False,
+    watch: Watch = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
@@ -34,19 +36,22 @@ def status(
     Reads the live view if `redis.url` is set and answers, else the status files of `run.directory`. Exits with 0 if the
     loop is healthy, 1 if it is degraded or not running.
 
-    Examples: `regraft status`; `regraft status --json --set run.directory=out/demo/run`.
+    Examples: `regraft status`; `regraft status --watch`; `regraft status --json --set run.directory=out/demo/run`.
     """
     from regraft.stages.judge_status import judge_status
     from regraft.stages.read_status import find_status
 
     settings = settings_of(assignments, settings_file)
-    shown = find_status(settings)
-    judged = judge_status(shown.services, shown.view, shown.alerts, settings.run.clock.now_ms())
-    judged["source"] = shown.source
-    if as_json:
-        typer.echo(json.dumps(judged, indent=2))
-    else:
-        typer.echo("\n".join(status_lines(judged)))
+
+    def read() -> dict[str, Any]:
+        shown = find_status(settings)
+        judged = judge_status(shown.services, shown.view, shown.alerts, settings.run.clock.now_ms())
+        return {**judged, "source": shown.source}
+
+    def show(judged: dict[str, Any]) -> None:
+        typer.echo(json.dumps(judged, indent=2) if as_json else "\n".join(status_lines(judged)))
+
+    judged = show_watched(read, show, watch=watch)
     raise typer.Exit(EXIT_OK if judged["verdict"] == HEALTHY else EXIT_FAILED)
 
 

@@ -207,7 +207,13 @@ def reference() -> str:
     parts = [
         ["# Reference", "", MADE],
         ["[Settings](settings.md) and [the wire format](wire.md) have their own pages."],
-        ["## Commands", "", "`--help` of each shows its options and examples.", "", *commands()],
+        [
+            "## Commands",
+            "",
+            "`--help` of each shows its options and examples; `regraft --install-completion` adds shell completion.",
+            "",
+            *commands(),
+        ],
         [
             "### Example outputs",
             "",

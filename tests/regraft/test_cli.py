@@ -51,6 +51,12 @@ def test_the_version_is_that_of_the_package() -> None:
     assert project["version"] == regraft.__version__
 
 
+def test_the_shell_completes_commands() -> None:
+    """``--install-completion`` makes the shell ask for what may follow."""
+    environment = {"_REGRAFT_COMPLETE": "complete_bash", "COMP_WORDS": "regraft pl", "COMP_CWORD": "1"}
+    assert RUNNER.invoke(app, [], prog_name="regraft", env=environment).stdout.split() == ["plans"]
+
+
 def test_topics_are_shown_with_their_namespace() -> None:
     """The table comes from schemas/topics.py and needs no Kafka."""
     answer = RUNNER.invoke(app, ["topics", "--json", "--set", "kafka.namespace=lab"])
