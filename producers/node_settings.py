@@ -79,8 +79,8 @@ class NodeSettings:
     ] = ()
     peers_path: Annotated[
         Path | None,
-        'where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes; none is '
-        "peers.json next to the inventory",
+        'addresses where all nodes listen for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same at all nodes; '
+        "none is peers.json next to the inventory",
     ] = None
     listen: Annotated[
         str | None,

@@ -31,7 +31,7 @@ class OrderSettings(PlannerSettings):
 class HorizonSettings(OrderSettings):
     """How far brokers know each other."""
 
-    horizon_hops: Annotated[int, "eta of Jaeger07 (its default 4), only brokers within this many hops are joined"] = 4
+    horizon_hops: Annotated[int, "eta of Jaeger07 (its default 4), only brokers within this many hops are linked"] = 4
 
     def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""

@@ -132,7 +132,7 @@ class ControllerSettings:
         "names of shadow planners, which decide on the same windows but change only a simulated overlay, for "
         "comparison. Default none; each takes its time once per window",
     ] = ()
-    horizon_lifetimes: Annotated[float, "how many mean lifetimes of a subscription a decision looks back"] = 4.0
+    horizon_lifetimes: Annotated[float, "look-back of a decision, in mean lifetimes of a subscription"] = 4.0
     # How many lifetimes a decision looks back first; further only if it finds nothing to change there, and then what it
     # finds must save on the recent windows, too. 1: gradual changes of traffic are followed sooner, and what takes many
     # windows to distinguish from luck is still found (docs/decisions.md). 0, as in old recordings, considers all of

@@ -166,7 +166,7 @@ class TopicRecorder:
                     continue
                 raise StackError(
                     f"Kafka at {self._kafka.bootstrap} did not answer within {CONNECT_S_MAX:g} s "
-                    f"({error.args[0].str()}): start it, or name another with --bootstrap."
+                    f"({error.args[0].str()}): start it, or name a different one with --bootstrap."
                 ) from error
         missing = [
             name for name, topic in self._wanted.items() if topic in INPUT_TOPICS and not self._is_assigned(name)

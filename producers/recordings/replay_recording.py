@@ -288,7 +288,7 @@ def _record_count(kafka: KafkaAccess, name: str) -> int:
     except KafkaException as error:
         raise StackError(
             f"Kafka at {kafka.bootstrap} did not answer within {CALL_S:g} s ({error.args[0].str()}): start it, or name "
-            "another with --bootstrap."
+            "a different one with --bootstrap."
         ) from error
     finally:
         consumer.close()

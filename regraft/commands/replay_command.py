@@ -80,7 +80,7 @@ def replay(
     try:
         outcome = replay_run(flags, settings_file, options, Console(stderr=True, quiet=as_json))
     except KeyboardInterrupt:
-        typer.echo("Stopped by Ctrl-C: what was already written to Kafka stays there.", err=True)
+        typer.echo("Interrupted: records already written to Kafka stay there.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         typer.echo(json.dumps(outcome.document, indent=2))

@@ -59,7 +59,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         again = f" in {shadow['starts']} starts" * (shadow["starts"] > 1)
         yield f"shadow planner {planner}", f"{saved}{since} by {plans_text(shadow['plans'])}{again}"
     yield from _outage_lines(summary)
-    yield "window's end to first command", _latency(summary)
+    yield "end of window to first command", _latency(summary)
     yield "restarts", _counts(summary["restarts"])
     sizes = summary["rss_bytes_max"]
     services = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in sizes.items() if name != "total")

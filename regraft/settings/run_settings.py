@@ -72,8 +72,7 @@ class RunSettings:
     log_level: Annotated[str, "the lowest level that stages log: debug, info, warning, error or critical"] = "info"
     clock_speed: Annotated[
         float,
-        "how many seconds of the run pass in a second of wall time; 1 is the wall clock, a higher value speeds up "
-        "long runs",
+        "seconds of the run per second of wall time; 1 is the wall clock, a higher value speeds up long runs",
     ] = 1.0
     clock_origin_ms: Annotated[
         int,

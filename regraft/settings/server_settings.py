@@ -83,8 +83,8 @@ class SparkSettings:
     driver_host: Annotated[str, "the address at which executors of a cluster reach the driver"] = LOOPBACK
     executor_memory_mb: Annotated[
         int | None,
-        "heap of each executor of a cluster; none for as much as local mode takes for the executor's share of a "
-        "micro-batch: its cores among all shards, or the whole micro-batch if executor_cores is 0",
+        "heap of each executor of a cluster; none for the amount that local mode uses for the executor's share "
+        "of a micro-batch: its cores among all shards, or the whole micro-batch if executor_cores is 0",
     ] = None
     executor_cores: Annotated[
         int,
@@ -93,7 +93,7 @@ class SparkSettings:
     ] = 0
     executor_python: Annotated[
         str,
-        "path of the Python with Regraft on the workers; empty for the same path as here",
+        "path of the Python interpreter with Regraft on the workers; empty for the same path as here",
     ] = ""
     secret_file: Annotated[
         Path | None,

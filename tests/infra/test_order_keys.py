@@ -41,7 +41,7 @@ def test_a_private_key_is_readable_only_by_its_owner(tmp_path: Path) -> None:
 def test_who_makes_a_key_is_told_which_setting_names_it(tmp_path: Path, more: list[str], setting: str) -> None:
     """The dashboard's key belongs elsewhere than an operator's; alone on standard output is the line to trust."""
     made = CliRunner().invoke(app, ["keys", "create", "ana", "--out", str(tmp_path / "ana.key"), *more])
-    assert f"name it in {setting}" in made.stderr
+    assert f"set {setting}" in made.stderr
     assert made.stdout.startswith('"ana" = ')
     assert made.stdout.count("\n") == 1
 
