@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.steps.price_every_tree import may_price_overlays
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice, OverlayFrailty
 from regraft.controller.planners.tree.steps.search_overlay import OverlaySearch
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend
@@ -51,23 +50,11 @@ def escape_proposals(
     """
     search = _search(state, context, words_max)
     present = search.present
-    if not may_price_overlays(present, search.search) and not _is_settled(search, state, context):
-        return []
     best = search.escape(present, rng)
     if best is present:
         return []
     steps = list(ChangeSequence(present, best, search.search, search.frailty).steps())
     return [_proposal(planner, state, present, steps, place) for place in range(len(steps))]
-
-
-def _is_settled(search: OverlaySearch, state: TreeState, context: TreeContext) -> bool:
-    """Return True if no single home and no single swap helps."""
-    trial = search.present.copy()
-    search.rehome(trial)
-    if (trial.homes != search.present.homes).any():
-        return False
-    bounds = replace(search.search, frailty=FrailtyPrice.of(state, context.frailty_weight))
-    return next(descend(trial.tree, bounds), None) is None
 
 
 def _search(state: TreeState, context: TreeContext, words_max: int) -> OverlaySearch:
