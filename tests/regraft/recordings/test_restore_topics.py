@@ -122,7 +122,7 @@ def test_a_backup_that_is_not_whole_or_of_another_namespace_restores_nothing(
     recording = Path(__file__).parent / "small.avro"
     for path, namespace, said, code in (
         (file, "other", "is of namespace kept, but kafka.namespace is other", 1),
-        (cut, NAMESPACE, "is not whole", 1),
+        (cut, NAMESPACE, "is incomplete", 1),
         (recording, open_recording(recording).info.namespace, "only backups can be restored", 1),
         (tmp_path / "none.avro", NAMESPACE, "none.avro does not exist", 2),
     ):
