@@ -27,7 +27,7 @@ class SearchSettings(PlannerSettings):
     # Bounds the search for swaps. 4e9, some seconds: less than the default window, and who has too many brokers for it
     # needs longer windows for everything else as well.
     search_words_max: int = 4_000_000_000
-    # The same once no single swap helps. Default 3e7, some 30 ms compiled, 150 ms with numpy.
+    # The same once no single swap helps. Default 3e7, some 60 ms compiled, 150 ms with numpy.
     escape_words_max: int = 30_000_000
 
     def errors(self) -> list[str]:
