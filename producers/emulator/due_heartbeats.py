@@ -1,18 +1,28 @@
 """When a broker that has nothing new to report still sends a batch: its heartbeat.
 
-In: the times of a broker's flushes. Out: whether the flush sends. Used by emulated brokers and nodes alike. News are
-deliveries, changes of clients, and a plan under way, whose links come and go; :mod:`producers.emulator.emit_telemetry`
-and :mod:`producers.nodes.broker_node` know of these. Counters of queues are none: windows show them from end to end.
+In: what a broker has to report, and the times of its flushes. Out: whether a flush sends. Used by emulated brokers and
+by nodes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sized
 from dataclasses import dataclass
+
+from regraft.producers.brokers.broker_reports import BrokerPhase
 
 # The longest pause, even if the job has other windows than the rule: so each of them, of two seconds or more, has a
 # batch of each broker, and none waits longer for one. Nodes measure their links about as often.
 PAUSE_MS_MAX = 1_250.0
+
+
+def has_news(deliveries: Sized, client_changes: Sized, phase: BrokerPhase) -> bool:
+    """Return True if a batch would report anything new. A plan under way is news: links come and go with it.
+
+    Counters of queues are none: windows show only their change from the first batch to the last.
+    """
+    return bool(deliveries or client_changes) or phase is not BrokerPhase.STEADY
 
 
 @dataclass(frozen=True, slots=True)

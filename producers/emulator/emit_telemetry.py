@@ -14,9 +14,8 @@ from typing import cast
 
 import simpy
 
-from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Filter, Predicate
-from regraft.producers.emulator.due_heartbeats import HeartbeatRule
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule, has_news
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.emulated_broker import EmulatedBroker, QueueCounters
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
@@ -83,8 +82,8 @@ class TelemetryEmitter:
         neighbours = broker.core.live_neighbours
         deliveries = broker.cells.pop_changed(math.inf if is_last else now_ms)
         self._probe(broker, neighbours)
-        has_news = is_last or bool(deliveries or broker.changes) or broker.core.phase is not BrokerPhase.STEADY
-        if not broker.heartbeats.take_turn(self._heartbeats, now_ms, has_news=has_news):
+        is_wanted = is_last or has_news(deliveries, broker.changes, broker.core.phase)
+        if not broker.heartbeats.take_turn(self._heartbeats, now_ms, has_news=is_wanted):
             return
         changes, probes = tuple(broker.changes), tuple(broker.probes)
         broker.changes.clear()

@@ -39,7 +39,7 @@ from regraft.producers.brokers.bundle_messages import bundled
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_in
 from regraft.producers.emulator.delivery_cells import DeliveryCells
-from regraft.producers.emulator.due_heartbeats import HeartbeatRule, Heartbeats
+from regraft.producers.emulator.due_heartbeats import HeartbeatRule, Heartbeats, has_news
 from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulated_broker import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
@@ -368,8 +368,8 @@ class BrokerNode:
         now_ms = self._now_ms()
         self.wanted.refresh(partial(subscriptions_in, self.core))
         deliveries, changes = self._cells.pop_changed(math.inf if is_last else now_ms), tuple(self._changes)
-        has_news = is_last or bool(deliveries or changes) or self.core.phase is not BrokerPhase.STEADY
-        if not self._heartbeats.take_turn(self._heartbeat_rule, now_ms, has_news=has_news):
+        is_wanted = is_last or has_news(deliveries, changes, self.core.phase)
+        if not self._heartbeats.take_turn(self._heartbeat_rule, now_ms, has_news=is_wanted):
             return
         self._changes.clear()
         batch = TelemetryBatch(
