@@ -14,12 +14,10 @@ import itertools
 import random
 import sys
 import time
-import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 
 from regraft.api.kinds import kind_of
@@ -29,7 +27,7 @@ from regraft.api.planning import ControllerSettings
 from regraft.api.programs import Figure, run_facts, show_progress, write_figures
 from regraft.api.trees import TreeCosts, random_tree
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
-from regraft_lab.psoop.topologies import Costs, planetlab_costs, transit_stub_costs, uniform_costs
+from regraft_lab.psoop.topologies import Costs, planetlab_costs, rocketfuel_costs, transit_stub_costs, uniform_costs
 
 WINDOW_TICKS = 250
 WINDOWS = 40
@@ -48,16 +46,7 @@ def network_costs(network: str, brokers: int, data: Path | None, generator: np.r
         return drawn[network](brokers, generator)
     if not network.startswith(ROCKETFUEL) or data is None:
         raise ValueError(f"network {network!r}: {', '.join(drawn)}, or with --data {ROCKETFUEL}1221, -6461, ...")
-    with zipfile.ZipFile(data / "topologies" / "rocketfuel_latency.zip") as maps:
-        lines = maps.read(f"{network.removeprefix(ROCKETFUEL)}.latencies.intra").decode().splitlines()
-    graph = nx.Graph()
-    graph.add_weighted_edges_from((a, b, float(delay_ms)) for a, b, delay_ms in map(str.split, filter(None, lines)))
-    _, routers = max((len(part), sorted(part)) for part in nx.connected_components(graph))
-    if brokers > len(routers):
-        raise ValueError(f"{network} has {len(routers)} connected routers, which is fewer than {brokers} brokers")
-    chosen = [routers[place] for place in generator.choice(len(routers), brokers, replace=False).tolist()]
-    delays_ms = dict(nx.all_pairs_dijkstra_path_length(graph))
-    return np.array([[delays_ms[a][b] for b in chosen] for a in chosen])
+    return rocketfuel_costs(data, brokers, generator, network.removeprefix(ROCKETFUEL))
 
 
 def settled_tree(network: str, brokers: int, seed: int, data: Path | None) -> TreeCosts:

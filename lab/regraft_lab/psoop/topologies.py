@@ -110,6 +110,28 @@ def zoo_costs(data_dir: Path, broker_count: int, rng: np.random.Generator, netwo
     return _with_shared_sites(_scaled(lengths_km[np.ix_(nodes, nodes)]))
 
 
+def rocketfuel_costs(data_dir: Path, broker_count: int, rng: np.random.Generator, network: str) -> Costs:
+    """Return shortest-path latencies between random routers of a Rocketfuel map, of its largest connected part.
+
+    ``network`` is the number of the autonomous system. Raises DataFileError if the archive is missing, ValueError for a
+    network that it lacks, or one with fewer routers than brokers.
+    """
+    with zipfile.ZipFile(_data_file(data_dir, "topologies/rocketfuel_latency.zip")) as maps:
+        file = f"{network}.latencies.intra"
+        if file not in maps.namelist():
+            known = sorted(name.split(".")[0] for name in maps.namelist() if name.endswith(".latencies.intra"))
+            raise ValueError(f"network {network!r} is not among the maps of Rocketfuel: {', '.join(known)}")
+        lines = maps.read(file).decode().splitlines()
+    graph = nx.Graph()
+    graph.add_weighted_edges_from((a, b, float(delay_ms)) for a, b, delay_ms in map(str.split, filter(None, lines)))
+    _, routers = max((len(part), sorted(part)) for part in nx.connected_components(graph))
+    if broker_count > len(routers):
+        raise ValueError(f"broker_count is {broker_count}: {network} has {len(routers)} connected routers")
+    chosen = [routers[place] for place in rng.choice(len(routers), broker_count, replace=False).tolist()]
+    delays_ms = dict(nx.all_pairs_dijkstra_path_length(graph))
+    return _scaled(np.array([[delays_ms[a][b] for b in chosen] for a in chosen]))
+
+
 def planetlab_costs(broker_count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Costs:
     """Return measured round-trip times between different PlanetLab hosts.
 

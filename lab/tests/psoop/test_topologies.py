@@ -15,6 +15,7 @@ from regraft_lab.psoop.topologies import (
     Costs,
     DataFileError,
     planetlab_costs,
+    rocketfuel_costs,
     transit_stub_costs,
     uniform_costs,
     zoo_costs,
@@ -62,6 +63,22 @@ def test_every_network_gives_a_cost_matrix_that_its_seed_repeats(costs_of) -> No
     assert_is_a_cost_matrix(first, 100)
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def test_rocketfuel_costs_are_shortest_latencies_in_the_largest_part(tmp_path: Path) -> None:
+    """A line a-b-c with 1 and 4 ms and a direct link of 9 ms, beside a pair on its own; the greatest cost is 10."""
+    (tmp_path / "topologies").mkdir()
+    with zipfile.ZipFile(tmp_path / "topologies" / "rocketfuel_latency.zip", "w") as archive:
+        archive.writestr("7.latencies.intra", "a b 1\nb c 4\na c 9\nx y 1\n")
+    costs = rocketfuel_costs(tmp_path, 3, np.random.default_rng(1), "7")
+    assert_is_a_cost_matrix(costs, 3)
+    assert sorted(costs[np.triu_indices(3, 1)].tolist()) == [2.0, 8.0, 10.0]
+    with pytest.raises(ValueError, match="is not among the maps of Rocketfuel: 7"):
+        rocketfuel_costs(tmp_path, 3, np.random.default_rng(1), "8")
+    with pytest.raises(ValueError, match="has 3 connected routers"):
+        rocketfuel_costs(tmp_path, 4, np.random.default_rng(1), "7")
+    with pytest.raises(DataFileError):
+        rocketfuel_costs(tmp_path / "none", 3, np.random.default_rng(1), "7")
 
 
 def test_uniform_costs_are_uniform() -> None:
