@@ -27,7 +27,8 @@ class Client(Struct, frozen=True):
     """A publisher (its advertisement in ``predicates``) or a subscriber.
 
     A subscriber has one subscription in ``predicates``. On an overlay with topics it is a user and has any number of
-    sorted ``topics``, each of which is one subscription.
+    sorted ``topics``, each of which is one subscription. ``may_move``: an agent beside the client can take it to
+    another broker, although the inventory says that clients stay.
     """
 
     client: Name
@@ -37,3 +38,4 @@ class Client(Struct, frozen=True):
     rate_per_s: Measure
     time_ms: TimeMs
     topics: tuple[Name, ...] = ()
+    may_move: bool = False

@@ -33,6 +33,7 @@ SCHEMAS: dict[int, str] = {
     607: "plan.v7",
     701: "adaptation_event.v1",
     802: "client.v2",
+    803: "client.v3",
     901: "dead_letter.v1",
     1003: "order.v3",
     1101: "alert.v1",
