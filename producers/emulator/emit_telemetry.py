@@ -139,13 +139,13 @@ class TelemetryEmitter:
         return self._candidates[broker]
 
     def _samples(self, broker: EmulatedBroker, neighbours: tuple[str, ...]) -> tuple[QueueSample, ...]:
-        samples = [_sample("", broker.counters, len(broker.queue))]
+        samples = [queue_sample("", broker.counters, len(broker.queue))]
         for peer in neighbours:
             end = self._overlay.link_ends.get((broker.name, peer))
             if end is None:  # Nothing has been sent yet.
                 samples.append(QueueSample(peer, 0, 0, 0, 0, 0, 0, 0, 0))
             else:
-                samples.append(_sample(peer, end.counters, len(end.in_transit)))
+                samples.append(queue_sample(peer, end.counters, len(end.in_transit)))
         return tuple(samples)
 
     def _rtt_ms(self, broker: str, peer: str) -> float:
@@ -154,7 +154,8 @@ class TelemetryEmitter:
         return (delay_ms(broker, peer) + delay_ms(peer, broker)) * jitter
 
 
-def _sample(peer: str, counters: QueueCounters, queue_length: int) -> QueueSample:
+def queue_sample(peer: str, counters: QueueCounters, queue_length: int) -> QueueSample:
+    """Return what telemetry says of the queue to a peer, or with "" of a broker's own."""
     sample = QueueSample(
         peer=peer,
         messages_in=counters.messages_in,

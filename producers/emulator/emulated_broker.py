@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message
+from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message, Notification
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.due_heartbeats import Heartbeats
@@ -52,6 +52,16 @@ class QueueCounters:
         self.busy_ms = 0.0
         self.queue_length_max = 0  # Since telemetry last read and reset it.
         self.wait_ms = 0.0
+
+    def note_served(self, message: Served, busy_ms: float) -> None:
+        """Count a message that came, waited for nothing and took this long."""
+        self.messages_in += 1
+        self.messages_out += 1
+        self.busy_ms += busy_ms
+        if isinstance(message, Notification):
+            self.notifications_out += 1
+            self.bytes_in += message.size_bytes
+            self.bytes_out += message.size_bytes
 
 
 class EmulatedBroker:

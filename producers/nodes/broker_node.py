@@ -29,9 +29,11 @@ from regraft.producers.brokers.broker_messages import (
     Dropped,
     Effect,
     Message,
-    Notification,
     Published,
     Send,
+    SubscriberAwaited,
+    SubscriberMoves,
+    SubscriberTaken,
 )
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.broker_reports import BrokerPhase, ProtocolError
@@ -40,7 +42,7 @@ from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_in
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule, Heartbeats, has_news
-from regraft.producers.emulator.emit_telemetry import predicate_record
+from regraft.producers.emulator.emit_telemetry import predicate_record, queue_sample
 from regraft.producers.emulator.emulated_broker import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
@@ -105,16 +107,16 @@ class BrokerNode:
         self._candidates = frozenset(candidates)
         self._is_busy = False
         self._inbox: deque[tuple[str | None, Served]] = deque()
-        self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
+        self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client, lambda: core.epoch)
+        self._agents = self.clients.agents
+        self._agents.connect(connector.agents)
         self._groups = GroupHandlers(self.broker, partial(is_subscribed, core))
         self.clients.handlers = self._groups.choose
         self.wanted = WantedElsewhere(connector, self._serve, self._groups)
         self.links = links_of(self)
         self.links.roaming = connector.roaming
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, connector.release)
-        self._checks = ConnectorChecks(
-            self.broker, self.counts, connector.release
-        )  # For any connector, checked there or not.
+        self._checks = ConnectorChecks(self.broker, self.counts, connector.release)  # For any connector.
         self._inboxes = ReplyInboxes(self._want, self._note_message)
         self._checks.begin(self._inboxes.note_interest, self._inboxes.take)
 
@@ -166,9 +168,8 @@ class BrokerNode:
             )  # fmt: skip
 
     def obey(self, command: Command) -> None:
-        """Execute a command; refuse one to prepare a move of a client from or to this broker."""
-        moved = {home for move in command.moves for home in (move.home_from, move.home_to)}
-        if command.phase is CommandPhase.PREPARE and self.broker in moved:
+        """Execute a command; refuse one to prepare a move from this broker of clients without an agent."""
+        if command.phase is CommandPhase.PREPARE and not self._may_obey(command):
             self._ports.send_result(self._refusal(command))
             return
         match command.phase:
@@ -179,6 +180,11 @@ class BrokerNode:
             case _:
                 self._serve(None, command)
         self._sync_overlay()
+
+    def _may_obey(self, command: Command) -> bool:
+        moved = [move.client for move in command.moves if move.home_from == self.broker]
+        is_emptied = any(move.home_from == self.broker for move in command.subscribers_moved)
+        return not is_emptied and all(map(self._agents.may_move, moved))
 
     def _prepare(self, command: Command) -> None:
         """Prepare a plan; unless the core refuses, messages to brokers it admits are for their current incarnations."""
@@ -245,9 +251,10 @@ class BrokerNode:
                 effects = self._effects_of(source, message)
                 dropped_count = self.counts[LINK_FULL]
                 self._apply(effects)
+                self._agents.follow(self.core)
                 if isinstance(message, CarriedNotification) and message.receipt:
                     self._note_receipt(message, effects, is_sent=self.counts[LINK_FULL] == dropped_count)
-                self._count(message, (time.perf_counter() - began_s) * 1_000)
+                self.counters.note_served(message, (time.perf_counter() - began_s) * 1_000)
         finally:
             self._is_busy = False
 
@@ -278,16 +285,6 @@ class BrokerNode:
                 log.error("message_impossible", broker=self.broker, peer=source, reason=str(error), count=count)
             return []
 
-    def _count(self, message: Served, busy_ms: float) -> None:
-        counters = self.counters
-        counters.messages_in += 1
-        counters.messages_out += 1
-        counters.busy_ms += busy_ms
-        if isinstance(message, Notification):
-            counters.notifications_out += 1
-            counters.bytes_in += message.size_bytes
-            counters.bytes_out += message.size_bytes
-
     def _refusal(self, command: Command) -> CommandResult:
         return CommandResult(
             command.plan, command.phase, self.broker, command.epoch_to, Outcome.REFUSED, NO_MOVES, 0,
@@ -314,6 +311,7 @@ class BrokerNode:
                     self._deliver(cast(CarriedNotification, notification), subscriptions)
                 case Published(notification):
                     self._cells.note_published(notification)
+                    self._agents.note_published(notification)
                 case Dropped(_, reason):
                     self.counts[f"dropped_{reason}"] += 1
                 case Answer(result):
@@ -324,6 +322,8 @@ class BrokerNode:
                     self.clients.drop(client, connection)
                 case Confirmed(subscription):
                     self._inboxes.note_confirmed(self.clients.confirm(subscription))
+                case SubscriberMoves() | SubscriberAwaited() | SubscriberTaken():
+                    self._agents.take_effect(effect)
                 case Cancelled():
                     pass  # The real broker has already notified its client.
                 case _:
@@ -340,6 +340,8 @@ class BrokerNode:
         message = LocalMessage(
             notification.subject, notification.payload, notification.reply, notification.headers,
             publisher=notification.publisher, number=notification.sequence, groups_excluded=excluded,
+            home=notification.home, agents=self._agents.groups_of(subscriptions),
+            only_for=tuple(subscriptions) if self._agents.are_private(subscriptions) else (),
         )  # fmt: skip
         try:
             is_handed_over = self.connector.publish(message)
@@ -359,7 +361,9 @@ class BrokerNode:
         if role is Role.SUBSCRIBER:
             self._groups.note(client, self.broker, filter_)
         predicates = tuple(predicate_record(predicate) for predicate in filter_)
-        self._ports.put_client(Client(client, role, self.broker, predicates, 0.0, int(self._now_ms())))
+        may_move = role is Role.SUBSCRIBER and self._agents.may_move(client)
+        time_ms = int(self._now_ms())
+        self._ports.put_client(Client(client, role, self.broker, predicates, 0.0, time_ms, may_move=may_move))
 
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
@@ -388,9 +392,5 @@ class BrokerNode:
             self._ports.send_batch(part)
 
     def _samples(self) -> tuple[QueueSample, ...]:
-        own = self.counters
-        service = QueueSample(
-            "", own.messages_in, own.messages_out, own.notifications_out, own.bytes_in, own.bytes_out,
-            int(own.busy_ms), len(self._inbox), len(self._inbox),
-        )  # fmt: skip
+        service = queue_sample("", self.counters, len(self._inbox))
         return (service, *(self.links.sample(peer) for peer in self.core.live_neighbours))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from zlib import crc32
 
 import structlog
 
@@ -22,16 +23,19 @@ from regraft.infra.process.log_sparsely import is_logged
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
+    ArriveRequest,
     CancelRequest,
     ClientRequest,
     SubscribeRequest,
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.match_content import Content, Filter
+from regraft.producers.nodes.agent_clients import AgentClients
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.groups_once import Handlers, group_suffix, parts_of
 from regraft.producers.nodes.connectors.subject_filters import SubjectError, content_of, filter_of
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
+from regraft.schemas.agent_names import AgentSubscription, agent_subscription
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.client import Role
 from regraft.schemas.telemetry import BLOCK_SIZE
@@ -68,7 +72,7 @@ class NodeClients:
     """All clients of one node. ``on_change`` is called when a client comes, with its filter, or leaves, with None.
 
     ``on_confirmed`` is called with True once everything that others publish to a subject from now on is owed, and with
-    False when that ends.
+    False when that ends. ``epoch_of`` returns the epoch that the core stamps.
     """
 
     def __init__(
@@ -77,12 +81,14 @@ class NodeClients:
         incarnation: str,
         ask: Callable[[ClientRequest | CarriedNotification], None],
         on_change: Callable[[str, Role, Filter | None], None],
+        epoch_of: Callable[[], int] = lambda: 0,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.agents = AgentClients(broker, ask, lambda name, filter_: on_change(name, Role.SUBSCRIBER, filter_))
         self.on_confirmed: Callable[[str, bool], None] = lambda _subject, _is_confirmed: None
         self.handlers: Callable[[Content, str, int], Handlers] = lambda *_: ()
         self._broker, self._incarnation = broker, incarnation
-        self._ask, self._on_change = ask, on_change
+        self._ask, self._on_change, self._epoch_of = ask, on_change, epoch_of
         self._publishers: dict[str, _Publisher] = {}
         self._stay_first, self._sequence_first = 0, 0  # Beyond those of all publishers that made room.
         self._room_made_ms = 0.0
@@ -94,6 +100,7 @@ class NodeClients:
         self._subjects: dict[str, str] = {}  # Subscription -> subject.
         self._subscriptions_made = 0
         self._own = f"{broker}.{incarnation}"
+        self._stay_mark = f"{crc32(self._own.encode()):08x}"
         self._publisher(self._own)
 
     @property
@@ -155,12 +162,20 @@ class NodeClients:
         self._interest_bytes -= len(subject.encode())
         if subscription is not None:
             del self._subjects[subscription]
-            self._on_change(subscription, Role.SUBSCRIBER, None)
-            self.on_confirmed(subject, False)
-            self._ask(CancelRequest(subscription))
+            is_ended, is_registered = self._end_beside(subject, subscription)
+            if is_registered:
+                self._on_change(subscription, Role.SUBSCRIBER, None)
+                self.on_confirmed(subject, False)
+            if is_ended:
+                self._ask(CancelRequest(subscription))
         while self._refused and self._take_interest(following := next(iter(self._refused))):
             del self._refused[following]
             self._refused_bytes -= len(following.encode())
+
+    def _end_beside(self, subject: str, subscription: str) -> tuple[bool, bool]:
+        """Return whether the end of an interest is that of a subscription, and whether that is registered here."""
+        is_beside = agent_subscription(parts_of(subject)[1]) is not None
+        return self.agents.end(subscription) if is_beside else (True, True)
 
     def note_message(self, message: LocalMessage, takes_clients: bool, now_ms: float, epoch: int) -> None:
         """Give a message its publisher and number, and pass it to the core once all brokers know the publisher."""
@@ -261,6 +276,10 @@ class NodeClients:
             self.counts[BAD_SUBJECT] += 1
             log.warning("interest_refused", broker=self._broker, reason=str(error))
             return
+        beside = agent_subscription(group)
+        if beside is not None:
+            self._subscribe_beside(subject, beside, filter_)
+            return
         subscription = f"{self._own}.s.{self._subscriptions_made}{group_suffix(group)}"
         if group and len(subscription) > NAME_LENGTH_MAX:  # Of a broker with a very long name.
             self.counts[NO_GROUP] += 1
@@ -269,6 +288,20 @@ class NodeClients:
         self._interests[subject], self._subjects[subscription] = subscription, subject
         self._on_change(subscription, Role.SUBSCRIBER, filter_)
         self._ask(SubscribeRequest(subscription, subscription, filter_))
+
+    def _subscribe_beside(self, subject: str, beside: AgentSubscription, filter_: Filter) -> None:
+        """Ask for a subscription of a client beside an agent; one that a plan brings keeps its name."""
+        epoch, name, group = beside.epoch, beside.name, parts_of(subject)[1]
+        if epoch <= self._epoch_of() or not beside.stay or name in self._subjects:
+            self._subscriptions_made += 1
+            epoch, name = -1, f"{beside.client}.{beside.number}~{self._stay_mark}-{self._subscriptions_made}"
+        self._interests[subject], self._subjects[name] = name, subject
+        self.agents.begin(name, group, filter_, epoch)
+        if epoch >= 0:
+            self._ask(ArriveRequest(epoch, name, name, filter_))
+        else:
+            self._on_change(name, Role.SUBSCRIBER, filter_)
+            self._ask(SubscribeRequest(name, name, filter_))
 
     def confirm(self, subscription: str) -> str:
         """Note that a subscription has reached every publisher that it concerns; return its subject, if it has one."""
@@ -308,6 +341,7 @@ class NodeClients:
             self._on_change(client, Role.PUBLISHER, None)
         elif client in self._subjects:
             subject = self._subjects.pop(client)
+            self._end_beside(subject, client)
             self._interests[subject] = self._subjects_unasked[subject] = None
             self.on_confirmed(subject, False)
             self._on_change(client, Role.SUBSCRIBER, None)

@@ -33,7 +33,7 @@ from regraft.producers.nodes.amqp.amqp_taken import AmqpTaken
 from regraft.producers.nodes.amqp.ask_rabbit import bindings_of
 from regraft.producers.nodes.amqp.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.connectors.ask_api import NoAnswerError
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
 from regraft.producers.nodes.connectors.retry_pause import RetryPause
@@ -63,6 +63,7 @@ class AmqpConnector:
         self._addresses, self._login = addresses_of(url), (user, password)
         self.counts: Counter[str] = Counter()
         self.groups_once: frozenset[str] = frozenset()
+        self.agents: NoteLine | None = None
         self.roaming = None  # Sessions are of MQTT.
         self._is_ready = False
         self._name, self._own = name, f"regraft.{safe_name(name)}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
+from regraft.schemas.agent_note import AgentNote
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,9 @@ class LocalMessage:
     """A message that a client has published; ``headers`` is the block as the broker has it, empty if there is none.
 
     ``receipt`` is to be released at the connector once the message is safe; 0 if the connector does not wait for that.
-    ``publisher`` and ``number`` identify a message of the overlay that is handed over. ``groups_excluded`` are queue
-    groups that handle it at another broker.
+    ``publisher`` and ``number`` identify a message of the overlay that is handed over, published at ``home``.
+    ``groups_excluded`` are queue groups that handle it at another broker, ``agents`` those of subscriptions beside
+    agents that get it, and ``only_for`` such subscriptions if nobody else does.
     """
 
     subject: str
@@ -34,10 +36,24 @@ class LocalMessage:
     publisher: str = ""
     number: int = 0
     groups_excluded: frozenset[str] = frozenset()
+    home: str = ""
+    agents: frozenset[str] = frozenset()
+    only_for: tuple[str, ...] = ()
 
 
 class ConnectorError(RuntimeError):
     """The real broker cannot be used; the message says why and what to do."""
+
+
+class NoteLine(Protocol):
+    """The line to agents at a broker; ``on_note`` receives what the agent of a client, named first, has to say."""
+
+    overlay: str
+    on_note: Callable[[str, AgentNote], None]
+
+    def write(self, subscription: str, note: AgentNote) -> None:
+        """Send a note to the agent of a subscription."""
+        ...
 
 
 class Connector(Protocol):
@@ -47,11 +63,12 @@ class Connector(Protocol):
     the connector was opened, and once with False when the last one leaves. ``on_message`` receives what local clients
     publish, never what the node handed over. ``counts`` counts dropped messages by reason. ``groups_once`` are queue
     groups that handle each message once in the whole overlay: their interest is reported under the names of
-    :func:`producers.nodes.groups_once.key_of`.
+    :func:`producers.nodes.groups_once.key_of`. ``agents`` is None where there can be none.
     """
 
     counts: Counter[str]
     groups_once: frozenset[str]
+    agents: NoteLine | None
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the connector; raise ConnectorError if the broker cannot be reached."""
@@ -108,6 +125,7 @@ class PlainConnector:
 
     groups_once: frozenset[str] = frozenset()
     roaming: RoamingClients | None = None
+    agents: NoteLine | None = None
 
     @property
     def error(self) -> str:

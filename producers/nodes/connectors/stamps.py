@@ -20,16 +20,20 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 HEADER = "Regraft-Carried-"  # Followed by the overlay's namespace.
 HINT = HEADER.lower().encode()
 NAMES_KEPT_MAX = 10_000
-FIELDS, DIGITS_MAX = 4, 20
+FIELDS, DIGITS_MAX = 5, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """``broker`` is where the message was handed over; ``publisher`` and ``number`` identify it in the overlay."""
+    """``broker`` is where the message was handed over; ``publisher`` and ``number`` identify it in the overlay.
+
+    ``home`` is where it was published; nodes of earlier versions do not say.
+    """
 
     broker: str
     publisher: str
     number: int
+    home: str = ""
 
 
 class Stamps:
@@ -43,7 +47,8 @@ class Stamps:
 
     def stamp_of(self, message: LocalMessage) -> str:
         """Return the header's value for a message that is handed over."""
-        return f"{message.number} {_mark_of(message.subject)} {self._broker} {_quoted(message.publisher)}"
+        names = f"{self._broker} {_quoted(message.publisher)} {_quoted(message.home)}"
+        return f"{message.number} {_mark_of(message.subject)} {names}"
 
     def met(self, message: LocalMessage) -> Stamp | None:
         """Return who handed a message over, None if a client published it."""
@@ -56,9 +61,11 @@ class Stamps:
 
     def read(self, value: str, subject: str) -> Stamp | None:
         """Return the stamp that a header's value is, None if it is none, or that of a message with another subject."""
-        number, mark, broker, publisher, *_ = [*value.split(" "), *[""] * FIELDS]
+        number, mark, broker, publisher, home, *_ = [*value.split(" "), *[""] * FIELDS]
         is_stamp = mark == _mark_of(subject) and bool(broker) and number.isdecimal() and number.isascii()
-        return Stamp(unquote(broker), unquote(publisher), int(number[:DIGITS_MAX])) if is_stamp else None
+        if not is_stamp:
+            return None
+        return Stamp(unquote(broker), unquote(publisher), int(number[:DIGITS_MAX]), unquote(home))
 
     def cleared(self, block: bytes) -> bytes:
         """Return a header block without the overlay's stamps, which a client has copied from another message."""

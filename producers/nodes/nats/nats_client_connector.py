@@ -22,7 +22,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
 from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, TOO_LARGE, ConnectorChecks
 from regraft.producers.nodes.connectors.groups_once import key_of
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch
@@ -104,6 +104,7 @@ class NatsClientConnector:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.groups_once = frozenset[str]()
+        self.agents: NoteLine | None = None
         self.roaming = None  # Sessions are of MQTT.
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None

@@ -20,8 +20,9 @@ from typing import Any
 
 import structlog
 
+from regraft.producers.nodes.connectors.agent_line import ASKED, AgentLine
 from regraft.producers.nodes.connectors.asked_subjects import AskedSubjects
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses
 from regraft.producers.nodes.connectors.connector_checks import TOO_LARGE, ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
@@ -88,6 +89,8 @@ class NatsConnector:
         self._keeping: asyncio.Task[None] | None = None
         self._search = NodeSearch(overlay, name, self._send)
         self._search.on_found = self._give_way
+        self._line = AgentLine(self._send, overlay)
+        self.agents: NoteLine | None = self._line
         self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._interest, self._streams = NatsInterest(self._checks), LocalStreams(name, local_streams, self._send)
         self._interest.leaves_out, self._streams.on_change = self._streams.leaves_out, self._interest.reconsider
@@ -178,8 +181,15 @@ class NatsConnector:
         if size_bytes > self._payload_bytes_max:  # The server would end the connection, and drop what is behind it.
             self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: the server takes {self._payload_bytes_max}")
             return False
-        leaf.write_soon(message_bytes(checked, self._interest.queues.of(checked.subject, message.groups_excluded)))
+        leaf.write_soon(self._lines_of(checked))
         return True
+
+    def _lines_of(self, message: LocalMessage) -> bytes:
+        """Return the lines that hand a message over: to all that want it, or to subscriptions beside agents alone."""
+        if message.only_for:
+            return b"".join(message_bytes(AgentLine.private(name, message)) for name in message.only_for)
+        groups = self._interest.queues.of(message.subject, message.groups_excluded)
+        return message_bytes(message, [*groups, *sorted(message.agents)])
 
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
         """Subscribe further subjects; what is returned completes once the server has them."""
@@ -206,6 +216,7 @@ class NatsConnector:
         own = [
             self._search.subjects,
             self._streams.answers,
+            ASKED,
             *([] if self._ingress is None else [self._ingress.answers]),
         ]
         return "".join(f"LS+ {subject}\r\n" for subject in own if self._permissions.may_subscribe(subject)).encode()
@@ -278,7 +289,7 @@ class NatsConnector:
         match message:
             case LocalMessage():
                 is_taken = self._ingress is not None and self._ingress.receive(message)
-                if not is_taken and not self._streams.receive(message):
+                if not is_taken and not self._streams.receive(message) and not self._line.receive(message):
                     self._checks.note_message(message)
             case Oversized(_, reply, size_bytes):
                 self._checks.refuse(TOO_LARGE, f"{size_bytes} bytes: at most {BLOCK_BYTES_MAX} are read")

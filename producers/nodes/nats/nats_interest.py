@@ -13,6 +13,7 @@ from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.producers.nodes.connectors.groups_once import key_of
 from regraft.producers.nodes.connectors.subject_filters import SubjectError, content_of, filter_of
 from regraft.producers.nodes.nats.nats_protocol import Interest
+from regraft.schemas.agent_names import agent_subscription
 
 WANTED_MAX = 200_000  # Subjects kept here; the node takes INTERESTS_MAX of them at a time.
 GROUPS_MAX = 1_000  # Queue groups of one subject: each is named in every message.
@@ -85,13 +86,15 @@ class NatsInterest:
         subject, queue = interest.subject, interest.queue
         if interest.is_wanted and not self._has_room(subject):
             return
-        key = key_of(subject, queue) if queue in self.groups_once else subject
+        is_beside = agent_subscription(queue) is not None
+        key = key_of(subject, queue) if is_beside or queue in self.groups_once else subject
         if interest.is_wanted:
             self._since_open.setdefault(key, set()).add(queue)
             if key not in self._wanted:
                 self._checks.note_interest(key, True)
             self._wanted.setdefault(key, set()).add(queue)
-            self.queues.add(subject, queue)
+            if not is_beside:  # Those that are to receive a message are named with it.
+                self.queues.add(subject, queue)
             return
         self.queues.remove(subject, queue)
         has_ended = [_forget(known, key, queue) for known in (self._since_open, self._wanted)]

@@ -1,0 +1,176 @@
+"""The subscriptions of clients beside agents at one node, and what their agents learn when a plan moves them.
+
+In: interest of their queue groups, effects of the core, notes of agents. Out: requests to the core, notes. A broker's
+own clients get what is published there without the node. So the node counts what of that is of the old epoch, from
+where the agent begins to count, too: the agent then knows which copies are the same message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from regraft.producers.brokers.broker_messages import (
+    Notification,
+    ReadyRequest,
+    SubscriberAwaited,
+    SubscriberEffect,
+    SubscriberMoves,
+    SubscriberTaken,
+)
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.broker_reports import BrokerPhase
+from regraft.producers.brokers.match_content import Filter, matches
+from regraft.producers.nodes.connectors.connector import NoteLine
+from regraft.schemas.agent_names import client_of
+from regraft.schemas.agent_note import AgentNote, NoteKind
+
+STAYING_MAX = 10_000  # Clients whose agents say that they stay; of further ones plans may try to move some.
+
+
+@dataclass(slots=True)
+class _Beside:
+    """A subscription here; ``epoch`` is that of the plan that brings it or moves it away, -1 if none does.
+
+    ``count`` is how many local publications of before that epoch it matches, since the agent began to count.
+    """
+
+    group: str
+    filter_: Filter
+    epoch: int = -1
+    is_coming: bool = False
+    is_going: bool = False
+    is_counted: bool = False
+    is_switched: bool = False
+    was_under_way: bool = False
+    count: int = 0
+
+
+class AgentClients:
+    """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on."""
+
+    def __init__(
+        self, broker: str, ask: Callable[[ReadyRequest], None], on_home: Callable[[str, Filter], None]
+    ) -> None:
+        self._broker, self._ask, self._on_home = broker, ask, on_home
+        self._line: NoteLine | None = None
+        self._subscriptions: dict[str, _Beside] = {}
+        self._moving: dict[str, _Beside] = {}  # Those that the plan under way brings or moves away.
+        self._staying: dict[str, None] = {}
+
+    def connect(self, line: NoteLine | None) -> None:
+        """Reach agents by this line from now on; None if the broker has none."""
+        self._line = line
+        if line is not None:
+            line.on_note = self._take_note
+
+    # --- interest ----------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str, group: str, filter_: Filter, epoch: int = -1) -> None:
+        """Note a subscription here; the plan to ``epoch`` brings it, unless that is -1."""
+        beside = self._subscriptions[name] = _Beside(group, filter_, epoch, is_coming=epoch >= 0, is_counted=epoch >= 0)
+        if beside.is_coming:
+            self._moving[name] = beside
+
+    def end(self, name: str) -> tuple[bool, bool]:
+        """Forget a subscription; return whether the core has to end it, and whether it is registered as being here."""
+        beside = self._subscriptions.pop(name, None)
+        self._moving.pop(name, None)
+        if beside is None:
+            return False, False
+        has_gone = beside.is_going and beside.is_switched
+        return not has_gone, not has_gone and not beside.is_coming
+
+    def may_move(self, name: str) -> bool:
+        """Return True if a plan may move a subscription from here."""
+        return name in self._subscriptions and self._line is not None and client_of(name) not in self._staying
+
+    def groups_of(self, subscriptions: Collection[str]) -> frozenset[str]:
+        """Return the queue groups of those subscriptions that are beside agents."""
+        here = self._subscriptions
+        return frozenset(here[name].group for name in subscriptions if name in here) if here else frozenset()
+
+    def are_private(self, subscriptions: Sequence[str]) -> bool:
+        """Return True if a delivery is for arriving subscriptions alone: others here get theirs with another one."""
+        return bool(self._moving) and all(name in self._moving for name in subscriptions)
+
+    # --- plans -------------------------------------------------------------------------------------------------------
+
+    def take_effect(self, effect: SubscriberEffect) -> None:
+        """Pass on to its agent what the core says about a moving subscription."""
+        beside = self._subscriptions.get(effect.subscription)
+        if beside is None:
+            return
+        match effect:
+            case SubscriberMoves(name, home_to, epoch):
+                beside.epoch, beside.is_going, beside.is_counted, beside.count = epoch, True, False, 0
+                self._moving[name] = beside
+                self._write(name, NoteKind.MOVE, epoch, broker=home_to)
+            case SubscriberAwaited(name, epoch):
+                self._write(name, NoteKind.AWAITED, epoch)
+            case SubscriberTaken(name, epoch):
+                if not beside.is_switched:
+                    beside.is_switched = True
+                    self._write(name, NoteKind.SWITCHED, epoch, count=beside.count)
+                    self._on_home(name, beside.filter_)
+
+    def _take_note(self, client: str, note: AgentNote) -> None:
+        name = note.subscription
+        if note.kind is NoteKind.STAYS:
+            self._stay(client)
+        beside = self._subscriptions.get(name)
+        is_own = beside is not None and client_of(name) == client
+        if beside is None or not is_own or note.kind is not NoteKind.READY or note.epoch != beside.epoch:
+            return
+        if beside.is_going and not beside.is_counted:
+            beside.is_counted = True
+            self._ask(ReadyRequest(note.epoch, name))
+
+    def _stay(self, client: str) -> None:
+        if client in self._staying or len(self._staying) >= STAYING_MAX:
+            return
+        self._staying[client] = None
+        for name, beside in self._subscriptions.items():
+            if client_of(name) == client and not beside.is_coming:
+                self._on_home(name, beside.filter_)  # Registered again, as one that stays.
+
+    def note_published(self, notification: Notification) -> None:
+        """Count what is published here, as long as it is of the old epoch."""
+        for beside in self._moving.values():
+            is_old = beside.is_counted and notification.epoch < beside.epoch
+            beside.count += is_old and matches(beside.filter_, notification.content)
+
+    def follow(self, core: BrokerProtocol) -> None:
+        """Report to agents how far the plan under way is here."""
+        if not self._moving:
+            return
+        phase, epoch = core.phase, core.epoch
+        for name, beside in list(self._moving.items()):
+            beside.was_under_way = beside.was_under_way or phase is not BrokerPhase.STEADY
+            if epoch >= beside.epoch:
+                self._follow_switched(name, beside, phase)
+            elif beside.was_under_way and phase is BrokerPhase.STEADY:
+                self._abort(name, beside)
+
+    def _follow_switched(self, name: str, beside: _Beside, phase: BrokerPhase) -> None:
+        if beside.is_going and not beside.is_switched:
+            beside.is_switched = True
+            self._write(name, NoteKind.SWITCHED, beside.epoch, count=beside.count)
+        if beside.is_going and phase in (BrokerPhase.DRAINED, BrokerPhase.STEADY):
+            del self._moving[name]
+            self._write(name, NoteKind.DRAINED, beside.epoch)
+        elif phase is BrokerPhase.STEADY:
+            del self._moving[name]
+            beside.is_coming = beside.is_switched = False
+
+    def _abort(self, name: str, beside: _Beside) -> None:
+        del self._moving[name]
+        self._write(name, NoteKind.ABORTED, beside.epoch)
+        if beside.is_coming:
+            del self._subscriptions[name]  # It stays where it was: its end here is not its end.
+        beside.is_going, beside.epoch = False, -1
+
+    def _write(self, name: str, kind: NoteKind, epoch: int, broker: str = "", count: int = 0) -> None:
+        if self._line is not None:
+            note = AgentNote(kind, name, epoch, broker or self._broker, count, self._line.overlay)
+            self._line.write(name, note)
