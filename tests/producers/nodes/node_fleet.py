@@ -24,7 +24,7 @@ from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult
-from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 from regraft.schemas.telemetry import TelemetryBatch
 
 LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=500.0, retry_ms=5.0, retry_ms_max=20.0)
@@ -134,9 +134,13 @@ class NodeFleet:
     # --- plans -------------------------------------------------------------------------------------------------------
 
     async def change_to(
-        self, links: Collection[tuple[str, str]], brokers: Sequence[str] = (), change: BrokerChange = NO_CHANGE
+        self,
+        links: Collection[tuple[str, str]],
+        brokers: Sequence[str] = (),
+        change: BrokerChange = NO_CHANGE,
+        moves: Sequence[ClientMove] = (),
     ) -> Plan:
-        """Bring all brokers to the tree of these links; return the plan when it has ended."""
+        """Bring all brokers to the tree of these links, and clients to other homes; return the plan at its end."""
         before = self.configuration
         self._plans += 1
         target = TreeConfiguration.of(before.epoch + self._plans_tried(), tuple(brokers) or before.brokers, links)
@@ -144,7 +148,7 @@ class NodeFleet:
             f"plan-{self._plans}", before.epoch, target.epoch, 0, (),
             tuple(sorted(set(before.links) - set(target.links))), tuple(sorted(set(target.links) - set(before.links))),
             target.links, 0.0, 0.0, PlanPhase.PREPARING, (), begun_by="test",
-            brokers_target=target.brokers, brokers_lost=tuple(sorted(change.lost)),
+            brokers_target=target.brokers, brokers_lost=tuple(sorted(change.lost)), moves=tuple(moves),
         )  # fmt: skip
         transition = Transition(plan, target, TransitionLimits(resend_ms=200), 1, change)
         self._act(transition.start(self._now_ms()))

@@ -1,0 +1,78 @@
+"""An agent: it listens where clients connect, and has a session for each.
+
+In: addresses. Out: sessions. What one client needs belongs to :mod:`producers.agents.nats_session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from regraft.producers.agents.nats_session import NatsSession
+from regraft.producers.agents.nats_upstream import BrokerAddress
+
+CLIENTS_MAX = 10_000
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Agent:
+    """``name`` is unique among the agents of an overlay; clients begin at ``home``."""
+
+    def __init__(self, name: str, brokers: Mapping[str, BrokerAddress], home: str) -> None:
+        self.counts: Counter[str] = Counter()
+        self.name, self.brokers, self._home = name, brokers, home
+        self._run = _in_digits(int(time.time() * 1_000))
+        self._sessions: set[NatsSession] = set()
+        self._server: asyncio.Server | None = None
+        self._count = 0
+
+    @property
+    def sessions(self) -> list[NatsSession]:
+        """Return the sessions of the present clients."""
+        return list(self._sessions)
+
+    @property
+    def port(self) -> int:
+        """Return the port on which the agent listens."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Listen; raise OSError if that is not possible."""
+        self._server = await asyncio.get_running_loop().create_server(self._begin, host, port, ssl=tls)
+
+    def _begin(self) -> asyncio.Protocol:
+        if len(self._sessions) >= CLIENTS_MAX:
+            self.counts["clients_refused"] += 1
+            return _Refusal()
+        self._count += 1
+        session = NatsSession(
+            f"{self.name}.{self._run}-{self._count}", self.brokers, self._home, self.counts, self._sessions.discard
+        )
+        self._sessions.add(session)
+        return session
+
+    async def close(self) -> None:
+        """End all clients, and listen no longer."""
+        if self._server is not None:
+            self._server.close()
+        for session in self.sessions:
+            session.end("")
+        await asyncio.sleep(0)
+
+
+class _Refusal(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.write(b"-ERR 'maximum connections exceeded'\r\n")  # type: ignore[attr-defined]
+        transport.close()
+
+
+def _in_digits(number: int) -> str:
+    digits = ""
+    while number:
+        number, rest = divmod(number, len(DIGITS))
+        digits = DIGITS[rest] + digits
+    return digits or "0"

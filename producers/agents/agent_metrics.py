@@ -1,0 +1,50 @@
+"""Prometheus metrics and health of an agent; names start with ``regraft_agent_``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from regraft.infra.process.serve_metrics import Health, Pulse
+from regraft.infra.process.stage_metrics import StageMetrics
+from regraft.producers.agents.agent import Agent
+
+SILENCE_S_MAX = 10.0
+
+
+class AgentMetrics:
+    """The Prometheus metrics of an agent."""
+
+    def __init__(self) -> None:
+        self.stage = StageMetrics("agent")
+        self.registry = self.stage.registry
+        gauge = self.stage.gauge
+        self._clients = gauge("clients", "Clients that publish at a broker now.", ["broker"])
+        self._staying = gauge("clients_staying", "Clients that no plan can move.")
+        self._moving = gauge("subscriptions_moving", "Subscriptions that a plan is moving.")
+        self._events = gauge(
+            "events", "Since the start: clients, moves, brokers lost, and what was refused or given up.", ["what"]
+        )
+
+    def show(self, agent: Agent) -> None:
+        """Set the gauges."""
+        sessions = agent.sessions
+        self._clients.clear()
+        for broker, count in Counter(session.homes.home for session in sessions).items():
+            self._clients.labels(broker).set(count)
+        self._staying.set(sum(bool(session.client.stays_because) for session in sessions))
+        self._moving.set(sum(len(session.moves.moving) for session in sessions))
+        for what, count in agent.counts.items():
+            self._events.labels(what).set(count)
+
+
+class AgentHealth:
+    """Whether the agent accepts clients."""
+
+    def __init__(self) -> None:
+        self.is_running = False
+        self.pulse = Pulse("the agent", SILENCE_S_MAX)
+
+    def __call__(self) -> Health:
+        """Return the health now."""
+        error = self.pulse.error()
+        return Health(self.is_running and error is None, (error,) if error else ())

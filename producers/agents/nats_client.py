@@ -1,0 +1,132 @@
+"""What an agent knows of one client: its login, its subscriptions and why it may have to stay. Pure.
+
+In: the client's frames. Out: the lines for a server.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from regraft.producers.agents.nats_frames import FrameError
+from regraft.schemas.agent_names import ORDERS, PRIVATE, group_for
+
+NOTES_SID, PRIVATE_SID, FLUSH_SID = b"regraft-n", b"regraft-p", b"regraft-f"
+OWN_SIDS = frozenset({NOTES_SID, PRIVATE_SID, FLUSH_SID})
+SUBSCRIPTIONS_MAX = 10_000  # Of one client.
+FLUSH = "REGRAFT_FLUSH."
+# In what a server says: the agent passes on messages, not who else there is, and has the only TLS with the server.
+LEFT_OUT = ("connect_urls", "ws_connect_urls", "ldm", "tls_required", "tls_verify", "tls_available")
+
+
+@dataclass(slots=True)
+class Subscription:
+    """One of the client's; ``number`` is the agent's, -1 if it stays. It ends after ``count_max`` messages, if any."""
+
+    sid: bytes
+    subject: bytes
+    queue: bytes
+    home: str
+    number: int = -1
+    delivered: int = 0
+    count_max: int = 0
+
+
+@dataclass
+class NatsClient:
+    """One client; ``name`` is the agent's name for it. ``stays_because`` is "" if it may move."""
+
+    name: str
+    connect: dict[str, Any] = field(default_factory=dict)
+    subscriptions: dict[bytes, Subscription] = field(default_factory=dict)
+    stays_because: str = ""
+    has_published: bool = False
+    _numbers: int = 0
+    _by_number: dict[int, Subscription] = field(default_factory=dict)
+
+    # --- the client's frames -----------------------------------------------------------------------------------------
+
+    def take_connect(self, raw: bytes) -> None:
+        """Note how the client introduces itself; raise FrameError if that is not JSON."""
+        try:
+            connect = json.loads(raw[len(b"CONNECT ") :])
+        except ValueError as error:
+            raise FrameError(f"CONNECT is not JSON: {error}") from error
+        if not isinstance(connect, dict):
+            raise FrameError("CONNECT is not a JSON object")
+        self.connect = connect
+        if any(connect.get(key) for key in ("sig", "nkey", "jwt")):
+            self.stays_because = "its login is a signature for one server"
+        elif connect.get("echo") is False:
+            self.stays_because = "it refuses its own messages, which a second broker does not recognise"
+        elif not connect.get("headers"):
+            self.stays_because = "it reads no headers"
+
+    def subscribe(self, words: list[bytes], home: str) -> Subscription:
+        """Note a new subscription; raise FrameError if it is none, or one too many."""
+        subject, queue, sid = words[1], words[2] if len(words) == 4 else b"", words[-1]
+        if sid in OWN_SIDS or len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
+            raise FrameError(f"a client has at most {SUBSCRIPTIONS_MAX} subscriptions, with its own sids")
+        subscription = Subscription(sid, subject, queue, home)
+        if subject.startswith(b"$"):
+            self.stays_because = self.stays_because or "it uses subjects of the server, such as JetStream"
+        if not queue and not self.stays_because:
+            self.renumber(subscription)
+        self.subscriptions[sid] = subscription
+        return subscription
+
+    def renumber(self, subscription: Subscription) -> None:
+        """Give a subscription a number that no earlier one had: it restarts."""
+        self._by_number.pop(subscription.number, None)
+        self._numbers += 1
+        subscription.number = self._numbers
+        self._by_number[self._numbers] = subscription
+
+    def forget(self, sid: bytes) -> None:
+        """Forget a subscription that has ended."""
+        subscription = self.subscriptions.pop(sid, None)
+        if subscription is not None:
+            self._by_number.pop(subscription.number, None)
+
+    def numbered(self, number: int) -> Subscription | None:
+        """Return the subscription with a number of the agent's."""
+        return self._by_number.get(number)
+
+    def note_published(self, subject: bytes) -> None:
+        """Note that the client publishes."""
+        self.has_published = True
+        if subject.startswith(b"$") and not self.stays_because:
+            self.stays_because = "it uses subjects of the server, such as JetStream"
+
+    # --- lines for a server ------------------------------------------------------------------------------------------
+
+    def introduction(self) -> bytes:
+        """Return the client's CONNECT as the agent sends it, and the subscriptions by which nodes reach the agent."""
+        connect = {**self.connect, "verbose": False, "tls_required": False}
+        lines = b"CONNECT " + json.dumps(connect).encode() + b"\r\n"
+        if self.stays_because:
+            return lines
+        own = f"SUB {ORDERS}{self.name} {NOTES_SID.decode()}\r\nSUB {PRIVATE}{self.name}.> {PRIVATE_SID.decode()}\r\n"
+        return lines + own.encode()
+
+    def sub_line(self, subscription: Subscription, name: str = "", epoch: int = -1) -> bytes:
+        """Return the line that subscribes; a plan to ``epoch`` brings the overlay's subscription ``name``."""
+        queue = subscription.queue
+        if subscription.number >= 0:
+            queue = group_for(name or f"{self.name}.{subscription.number}", epoch).encode()
+        words = [b"SUB", subscription.subject, queue, subscription.sid] if queue else (
+            [b"SUB", subscription.subject, subscription.sid]
+        )  # fmt: skip
+        return b" ".join(words) + b"\r\n"
+
+
+def info_line(facts: dict[str, Any]) -> bytes:
+    """Return what the agent says of a server to its client."""
+    shown = {key: value for key, value in facts.items() if key not in LEFT_OUT}
+    return b"INFO " + json.dumps(shown).encode() + b"\r\n"
+
+
+def unsub_line(sid: bytes) -> bytes:
+    """Return the line that ends a subscription."""
+    return b"UNSUB " + sid + b"\r\n"

@@ -1,0 +1,271 @@
+"""The subscriptions of one client that a plan is moving: orders of nodes, connections to the next home, the switch.
+
+In: notes of nodes, messages of both homes. Out: notes, subscriptions at the next home, messages for the client. Which
+messages count belongs to :mod:`producers.agents.move_subscription`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from regraft.producers.agents.agent_session import Session
+from regraft.producers.agents.move_subscription import MovingSubscription
+from regraft.producers.agents.nats_client import Subscription, unsub_line
+from regraft.producers.agents.nats_frames import Frame
+from regraft.producers.agents.nats_upstream import Upstream, UpstreamError
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.connectors.stamps import Stamps
+from regraft.schemas.agent_names import client_of, number_in
+from regraft.schemas.agent_note import AgentNote, NoteKind
+
+log = structlog.get_logger(__name__)
+
+KEPT_BYTES_MAX = 64 << 20  # Of one client, from its next home; further messages are lost, and counted.
+ANSWER_S_MAX = 90.0  # Without a word about the plan for this long, its end here is unknown.
+DRAIN_S_MAX = 75.0  # A node gives up draining after 60 s.
+REPEATS_S_MAX = 30.0
+UNKNOWN_HOME = "?"
+
+
+class NatsMoves:
+    """``moving`` holds, by number, the subscriptions on their way and those of which copies may still come."""
+
+    def __init__(self, session: Session) -> None:
+        self.moving: dict[int, MovingSubscription] = {}
+        self._session = session
+        self._kept: list[tuple[int, Frame, str, int]] = []  # Number, frame, its publisher's home, mark.
+        self._kept_bytes = 0
+        self._arrived: dict[int, float] = {}  # Those that have moved, and when.
+        self._names: dict[int, tuple[str, int]] = {}  # Number -> the overlay's subscription, epoch.
+        self._since_s: dict[int, float] = {}
+        self._stamps: Stamps | None = None
+        self._watching = False
+        self._opening = asyncio.Lock()
+
+    @property
+    def brokers(self) -> set[str]:
+        """The brokers that moving subscriptions leave or go to."""
+        return {broker for move in self.moving.values() for broker in (move.home_from, move.home_to)}
+
+    # --- notes -------------------------------------------------------------------------------------------------------
+
+    def take_note(self, upstream: Upstream, note: AgentNote) -> None:
+        """Handle what a node says, or the echo of what this agent has said to one."""
+        session, number = self._session, number_in(note.subscription)
+        if note.kind is NoteKind.STAYS or client_of(note.subscription) != session.client.name:
+            return
+        if note.kind is NoteKind.MOVE:
+            self._begin(upstream, number, note)
+            return
+        move = self.moving.get(number)
+        if move is None or self._names.get(number) != (note.subscription, note.epoch) or number in self._arrived:
+            return
+        is_old = upstream.broker == move.home_from
+        match note.kind:
+            case NoteKind.AWAITED if not is_old:
+                session.write_note(move.home_from, AgentNote(NoteKind.READY, note.subscription, note.epoch))
+            case NoteKind.READY if is_old:
+                move.is_counted = True
+            case NoteKind.SWITCHED if is_old:
+                move.note_switched_from(note.count)
+            case NoteKind.SWITCHED:
+                move.note_switched_to(note.count)
+            case NoteKind.DRAINED if is_old:
+                move.is_drained = True
+            case NoteKind.ABORTED:
+                self._stop(number)
+        self._since_s[number] = time.monotonic()
+        self._finish_if_complete()
+
+    def _begin(self, upstream: Upstream, number: int, note: AgentNote) -> None:
+        session, subscription = self._session, self._session.client.numbered(number)
+        if session.client.stays_because:
+            session.write_note(upstream.broker, AgentNote(NoteKind.STAYS, broker=upstream.broker))
+            return
+        is_here = subscription is not None and subscription.home == upstream.broker
+        if not is_here or note.broker not in session.homes.brokers or note.broker == upstream.broker:
+            log.warning("order_refused", client=session.client.name, subscription=note.subscription, to=note.broker)
+            session.counts["orders_refused"] += 1
+            return
+        self._forget_arrived(number)
+        if number in self.moving:
+            return  # The order is repeated.
+        self._stamps = Stamps(note.overlay, "")
+        self.moving[number] = MovingSubscription(upstream.broker, note.broker)
+        self._names[number], self._since_s[number] = (note.subscription, note.epoch), time.monotonic()
+        session.run(self._bring(number, note))
+        if not self._watching:
+            self._watching = True
+            session.run(self._watch())
+
+    async def _bring(self, number: int, note: AgentNote) -> None:
+        """Subscribe at the next home, too, with the client's own login; if that is refused, the subscription stays."""
+        session = self._session
+        try:
+            upstream = await self._connection_to(note.broker)
+        except UpstreamError as error:
+            log.warning("move_refused", client=session.client.name, to=note.broker, reason=str(error))
+            session.counts["moves_refused"] += 1
+            self._stop(number)
+            return
+        subscription = session.client.numbered(number)
+        if subscription is not None and number in self.moving:
+            upstream.write(session.client.sub_line(subscription, note.subscription, note.epoch))
+
+    async def _connection_to(self, broker: str) -> Upstream:
+        """Return the connection to a broker; all subscriptions that go there share it."""
+        async with self._opening:
+            return await self._session.homes.connect_to(broker)
+
+    def refuse(self, broker: str, text: str) -> bool:
+        """Return True if an error of a broker is about a subscription on its way there, which then stays."""
+        if "Permissions Violation for Subscription" not in text:
+            return False
+        here = [
+            number for number, move in self.moving.items()
+            if move.home_to == broker and self._is_named(number, text)
+        ]  # fmt: skip
+        for number in here:
+            self._session.counts["moves_refused"] += 1
+            self._stop(number)
+        return bool(here)
+
+    def _is_named(self, number: int, text: str) -> bool:
+        subscription = self._session.client.numbered(number)
+        return subscription is not None and subscription.subject.decode(errors="replace") in text
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def take(self, broker: str, subscription: Subscription, frame: Frame) -> None:
+        """Hand a message of a moving subscription to the client, keep it, or leave it out."""
+        move, session, number = self.moving[subscription.number], self._session, subscription.number
+        home, mark = self._home_of(frame), hash((frame.words[1], frame.payload[frame.headers_size :]))
+        if number in self._arrived:
+            if broker == move.home_to and (not home or move.takes_from_next(home, mark)):
+                session.deliver(subscription, frame.raw)
+            if not move.awaits_repeats:
+                self._forget_arrived(number)
+        elif broker == move.home_from:
+            if move.takes_from_old(home, mark):
+                session.deliver(subscription, frame.raw)
+        elif self._kept_bytes + len(frame.raw) > KEPT_BYTES_MAX:
+            session.counts["kept_overflow"] += 1
+        else:
+            self._kept.append((number, frame, home, mark))
+            self._kept_bytes += len(frame.raw)
+
+    def _home_of(self, frame: Frame) -> str:
+        """Return the broker at which a message was published that the overlay has handed over, "" for any other."""
+        size = frame.headers_size
+        if not size or self._stamps is None:
+            return ""
+        subject = frame.words[1].decode(errors="surrogateescape")
+        stamp = self._stamps.met(LocalMessage(subject, b"", headers=frame.payload[:size]))
+        return "" if stamp is None else stamp.home or UNKNOWN_HOME
+
+    # --- the end of a move -------------------------------------------------------------------------------------------
+
+    def _finish_if_complete(self) -> None:
+        """Take all from the next home once every moving subscription may: a client's messages keep their order."""
+        going = {number: move for number, move in self.moving.items() if number not in self._arrived}
+        if not going or not all(move.is_complete for move in going.values()):
+            return
+        session, now_s = self._session, time.monotonic()
+        left_out = self._old_places(going)
+        kept, self._kept, self._kept_bytes = self._kept, [], 0
+        for number, move in going.items():
+            self._arrived[number] = now_s
+            subscription = session.client.numbered(number)
+            if subscription is not None:
+                subscription.home = move.home_to
+                if move.home_from in session.homes.upstreams:
+                    session.homes.upstreams[move.home_from].write(unsub_line(subscription.sid))
+        for place, (number, frame, home, mark) in enumerate(kept):
+            subscription = session.client.numbered(number)
+            if subscription is None or number not in going or place in left_out:
+                continue
+            if not home or going[number].takes_from_next(home, mark):
+                session.deliver(subscription, frame.raw)
+        session.deliver_now()
+        session.counts["subscriptions_moved"] += len(going)
+        for number in [each for each, move in going.items() if not move.awaits_repeats]:
+            self._forget_arrived(number)
+        session.homes.leave_unused()
+
+    def _old_places(self, going: dict[int, MovingSubscription]) -> set[int]:
+        """Return the places of kept messages that the next home's own clients published in the old epoch."""
+        left_out: set[int] = set()
+        for number, move in going.items():
+            places = [place for place, (at, _, home, _) in enumerate(self._kept) if at == number and not home]
+            left_out |= {places[index] for index in move.old_of([self._kept[place][3] for place in places])}
+        return left_out
+
+    def _forget_arrived(self, number: int) -> None:
+        if self._arrived.pop(number, None) is not None:
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        self.moving.pop(number, None)
+        self._names.pop(number, None)
+        self._since_s.pop(number, None)
+        self._kept = [each for each in self._kept if each[0] != number]
+        self._kept_bytes = sum(len(frame.raw) for _, frame, _, _ in self._kept)
+
+    def _stop(self, number: int) -> None:
+        """Let a subscription stay where it is: the plan is over, or the next home refuses it."""
+        move, session = self.moving.get(number), self._session
+        subscription = session.client.numbered(number)
+        self._drop(number)
+        if move is not None and subscription is not None and move.home_to in session.homes.upstreams:
+            session.homes.upstreams[move.home_to].write(unsub_line(subscription.sid))
+        self._finish_if_complete()
+        session.homes.leave_unused()
+
+    def forget(self, subscription: Subscription) -> None:
+        """Forget a subscription that the client has ended."""
+        self._arrived.pop(subscription.number, None)
+        self._drop(subscription.number)
+
+    def lose(self, broker: str) -> None:
+        """Note that a broker is gone: what was to go there stays, what was to leave it has left, or restarts."""
+        session = self._session
+        for number, move in list(self.moving.items()):
+            if number in self._arrived or broker not in (move.home_from, move.home_to):
+                continue
+            subscription = session.client.numbered(number)
+            if broker == move.home_from and move.switched_to:
+                move.is_drained = True
+            elif broker == move.home_to and not move.switched_from:
+                self._stop(number)
+            elif subscription is not None:
+                self._drop(number)
+                session.homes.restart([subscription], move.home_to if broker == move.home_from else move.home_from)
+        self._finish_if_complete()
+
+    async def _watch(self) -> None:
+        """Give up what takes longer than any plan: a node has been restarted, or a note was lost."""
+        while self.moving:
+            await asyncio.sleep(1.0)
+            now_s = time.monotonic()
+            for number in [each for each, at_s in self._arrived.items() if now_s - at_s > REPEATS_S_MAX]:
+                self._forget_arrived(number)
+            for number, move in list(self.moving.items()):
+                if number not in self._arrived:
+                    self._give_up_late(number, move, now_s - self._since_s[number])
+        self._watching = False
+        self._session.homes.leave_unused()
+
+    def _give_up_late(self, number: int, move: MovingSubscription, quiet_s: float) -> None:
+        if move.switched_to and not move.is_drained and quiet_s > DRAIN_S_MAX:
+            move.is_drained = True
+            self._session.counts["drains_given_up"] += 1
+            self._finish_if_complete()
+        elif quiet_s > ANSWER_S_MAX:
+            subscription = self._session.client.numbered(number)
+            self._session.counts["moves_given_up"] += 1
+            self._stop(number)
+            if subscription is not None:
+                self._session.homes.restart([subscription], subscription.home)

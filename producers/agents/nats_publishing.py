@@ -1,0 +1,91 @@
+"""Where a client of NATS publishes: at the broker to which its subscriptions have moved, behind what it published.
+
+The client waits while the agent sends a message through the overlay, from the old home to the next one. On a tree with
+links that keep order, whatever the client publishes at the next home after that message has come is behind what it
+published before, everywhere: a message that goes to both homes' sides passed the branch before the agent's did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from regraft.producers.agents.agent_session import Session
+from regraft.producers.agents.nats_client import FLUSH, FLUSH_SID, unsub_line
+from regraft.producers.agents.nats_frames import publish_frame
+from regraft.producers.agents.nats_upstream import Upstream
+
+log = structlog.get_logger(__name__)
+
+FLUSH_S_MAX = 5.0  # A client waits no longer than this.
+REPEAT_S = 0.1  # Until the overlay knows the subscription, messages to it go nowhere.
+HOLD = "publishing elsewhere"
+
+
+class NatsPublishing:
+    """Where one client publishes: its session's home."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._is_moving, self._mark = False, 0
+        self._flushed: asyncio.Event | None = None
+
+    def follow(self, homes: set[str]) -> None:
+        """Publish where all subscriptions are, if that is one broker."""
+        session = self._session
+        if self._is_moving or session.client.stays_because or homes == {session.homes.home} or len(homes) != 1:
+            return
+        self._is_moving = True
+        session.run(self._move(next(iter(homes))))
+
+    async def _move(self, broker: str) -> None:
+        session = self._session
+        old, new = session.homes.upstreams.get(session.homes.home), session.homes.upstreams.get(broker)
+        try:
+            if new is None:
+                return
+            is_moved = old is None or not session.client.has_published or await self._flush(old, new)
+            if is_moved and broker in session.homes.upstreams:
+                session.homes.home = broker
+                session.counts["publishers_moved"] += session.client.has_published
+            else:
+                session.counts["publishers_not_moved"] += 1
+                log.warning("publisher_not_moved", client=session.client.name, to=broker)
+        finally:
+            self._is_moving = False
+            session.release(HOLD)
+            if session.homes.home == broker:
+                session.homes.leave_unused()
+
+    async def _flush(self, old: Upstream, new: Upstream) -> bool:
+        """Return True once a message behind everything published has come to the next home through the overlay."""
+        subject = f"{FLUSH}{self._session.client.name}"
+        self._flushed = asyncio.Event()
+        new.write(f"SUB {subject} {FLUSH_SID.decode()}\r\n".encode())
+        try:
+            if not await self._comes(old, subject):  # Once before the client has to wait: the overlay knows the way.
+                return False
+            self._session.hold(HOLD)
+            self._flushed.clear()
+            self._mark += 1  # Only what is published from here on counts.
+            return await self._comes(old, subject)
+        finally:
+            self._flushed = None
+            new.write(unsub_line(FLUSH_SID))
+
+    def note_flush(self, payload: bytes) -> None:
+        """Note that what the agent has published has come."""
+        if self._flushed is not None and payload == b"%d" % self._mark:
+            self._flushed.set()
+
+    async def _comes(self, old: Upstream, subject: str) -> bool:
+        assert self._flushed is not None
+        for _ in range(int(FLUSH_S_MAX / REPEAT_S)):
+            old.write(publish_frame(subject.encode(), b"%d" % self._mark))
+            try:
+                await asyncio.wait_for(self._flushed.wait(), REPEAT_S)
+            except TimeoutError:
+                continue
+            return True
+        return False

@@ -1,0 +1,314 @@
+"""One client of NATS and its agent's connections to brokers for it: a pipe, until a plan moves a subscription.
+
+In: frames of the client and of brokers, notes of nodes. Out: frames for both. Which messages of two brokers count
+belongs to :mod:`producers.agents.move_subscription`; how connections open to :mod:`producers.agents.nats_upstream`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, cast
+
+import structlog
+
+from regraft.producers.agents.nats_client import (
+    FLUSH,
+    FLUSH_SID,
+    NOTES_SID,
+    PRIVATE_SID,
+    NatsClient,
+    Subscription,
+    info_line,
+    unsub_line,
+)
+from regraft.producers.agents.nats_frames import Frame, FrameError, FrameReader, message_frame, publish_frame
+from regraft.producers.agents.nats_homes import NatsHomes
+from regraft.producers.agents.nats_moves import NatsMoves
+from regraft.producers.agents.nats_publishing import NatsPublishing
+from regraft.producers.agents.nats_upstream import BrokerAddress, Upstream, UpstreamError
+from regraft.schemas.agent_names import ORDERS, PRIVATE
+from regraft.schemas.agent_note import AgentNote, note_bytes, note_of
+
+log = structlog.get_logger(__name__)
+
+
+class NatsSession(asyncio.Protocol):
+    """One client. ``brokers`` are all that it may be taken to, ``home`` where it begins."""
+
+    def __init__(
+        self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
+        on_end: Callable[[NatsSession], None],
+    ) -> None:  # fmt: skip
+        self.client, self.counts = NatsClient(name), counts
+        self.homes = NatsHomes(self, brokers, home)
+        self.moves = NatsMoves(self)
+        self.publishing = NatsPublishing(self)
+        self._on_end = on_end
+        self._transport: asyncio.Transport | None = None
+        self._reader, self._held = FrameReader(), bytearray()
+        self._holds: set[str] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._out: list[bytes] = []
+        self.is_over = False
+
+    # --- the client's socket -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connect to the broker at which the client begins."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.counts["clients_came"] += 1
+        self.hold("opening")
+        self.run(self._begin())
+
+    async def _begin(self) -> None:
+        facts = await self.homes.open_first()
+        if facts is not None:
+            self._write(info_line(facts))
+            self.release("opening")
+
+    def data_received(self, data: bytes) -> None:
+        """Handle what the client sends, unless it has to wait."""
+        if self._holds:
+            self._held += data
+            return
+        upstream = self.homes.upstreams.get(self.homes.home)
+        out: list[bytes] = []
+        try:
+            for frame in self._reader.feed(data):
+                if self._holds:  # The frame before has made all others wait.
+                    self._held += frame.raw
+                elif upstream is not None and frame.words[0] in (b"PUB", b"HPUB"):
+                    self.client.note_published(frame.words[1])
+                    out.append(frame.raw)
+                else:
+                    self._flush(upstream, out)
+                    self._take(frame)
+                    upstream = self.homes.upstreams.get(self.homes.home)
+        except (FrameError, IndexError, ValueError) as error:
+            self._write(b"-ERR 'Unknown Protocol Operation'\r\n")
+            self.end(f"the client sent what no NATS client sends: {error}")
+        self._flush(upstream, out)
+        if self._holds:
+            self._held += self._reader.take_rest()
+
+    def _flush(self, upstream: Upstream | None, out: list[bytes]) -> None:
+        if out and upstream is not None:
+            upstream.write(b"".join(out))
+            if self.client.connect.get("verbose"):
+                self._write(b"+OK\r\n" * len(out))
+        out.clear()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the client's connections to brokers with it."""
+        self.end("")
+
+    def pause_writing(self) -> None:
+        """Read from brokers no faster than the client does."""
+        for upstream in self.homes.upstreams.values():
+            if upstream.transport is not None:
+                upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read from brokers again."""
+        for upstream in self.homes.upstreams.values():
+            if upstream.transport is not None and not upstream.is_closing:
+                upstream.transport.resume_reading()
+
+    def lose_upstream(self, upstream: Upstream, reason: str) -> None:
+        """Note that a broker is gone."""
+        self.homes.lose(upstream, reason)
+
+    def hold_back(self, upstream: Upstream, *, is_full: bool) -> None:
+        """Read from the client no faster than a broker does."""
+        if is_full:
+            self.hold(f"slow {upstream.broker}")
+        else:
+            self.release(f"slow {upstream.broker}")
+
+    def hold(self, reason: str) -> None:
+        """Let the client wait, until each reason for it is released."""
+        self._holds.add(reason)
+        if self._transport is not None and not self.is_over:
+            self._transport.pause_reading()
+
+    def release(self, reason: str) -> None:
+        """Take back a reason for which the client waits."""
+        self._holds.discard(reason)
+        if self._holds or self.is_over or self._transport is None:
+            return
+        held, self._held = bytes(self._held), bytearray()
+        if held:
+            self.data_received(held)
+        if not self._holds and not self.is_over:
+            self._transport.resume_reading()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    # --- the client's frames -----------------------------------------------------------------------------------------
+
+    def _take(self, frame: Frame) -> None:
+        words = frame.words
+        match words[0]:
+            case b"CONNECT":
+                self.client.take_connect(frame.raw)
+                self.hold("login")
+                self.run(self._log_in())
+            case b"SUB":
+                self.homes.subscribe(self.client.subscribe(words, self.homes.home))
+            case b"UNSUB":
+                self._unsubscribe(words[1], int(words[2]) if len(words) > 2 else 0)
+            case b"PING":
+                self._pass_ping()
+            case _:
+                return
+        if words[0] != b"PING" and self.client.connect.get("verbose"):
+            self._write(b"+OK\r\n")
+
+    async def _log_in(self) -> None:
+        """Introduce the client to its broker; it stays there if the broker does not let nodes reach the agent."""
+        upstream = self.homes.upstreams[self.homes.home]
+        try:
+            refusal = await upstream.introduce(self.client.introduction())
+        except UpstreamError as error:
+            self._write(f"-ERR '{error}'\r\n".encode())
+            self.end(f"login refused: {error}")
+            return
+        if refusal and not self.client.stays_because:
+            self.client.stays_because = f"the broker refuses what agents need: {refusal}"
+        if self.client.stays_because:
+            log.info("client_stays", client=self.client.name, broker=self.homes.home, reason=self.client.stays_because)
+            self.counts["clients_that_stay"] += 1
+        self.release("login")
+
+    def _unsubscribe(self, sid: bytes, count_max: int) -> None:
+        """End a subscription, now or after some messages of which the agent counts how many have come."""
+        subscription = self.client.subscriptions.get(sid)
+        if subscription is None:
+            return
+        if count_max > subscription.delivered:
+            subscription.count_max = count_max
+        else:
+            self.end_subscription(subscription)
+
+    def end_subscription(self, subscription: Subscription) -> None:
+        """End a subscription at every broker."""
+        self.client.forget(subscription.sid)
+        self.moves.forget(subscription)
+        for upstream in self.homes.upstreams.values():
+            upstream.write(unsub_line(subscription.sid))
+
+    def _pass_ping(self) -> None:
+        """Answer the client once every broker in use has handled what came before."""
+        waiting = len(self.homes.upstreams)
+
+        def answered() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting <= 0:
+                self._write(b"PONG\r\n")
+
+        if not waiting:
+            waiting = 1
+            answered()
+        for upstream in list(self.homes.upstreams.values()):
+            upstream.ping_then(answered)
+
+    # --- brokers' frames ---------------------------------------------------------------------------------------------
+
+    def take_frames(self, upstream: Upstream, frames: list[Frame]) -> None:
+        """Pass on what a broker delivers."""
+        for frame in frames:
+            if frame.words[0] in (b"MSG", b"HMSG"):
+                self._take_message(upstream, frame)
+            elif frame.words[0] == b"-ERR":
+                self._take_error(upstream, frame)
+        if self._out:
+            self._write(b"".join(self._out))
+            self._out.clear()
+
+    def _take_message(self, upstream: Upstream, frame: Frame) -> None:
+        sid = frame.words[2]
+        subscription = self.client.subscriptions.get(sid)
+        if subscription is None:
+            self._take_own(upstream, sid, frame)
+        elif subscription.number in self.moves.moving:
+            self.moves.take(upstream.broker, subscription, frame)
+        elif subscription.home == upstream.broker:
+            self.deliver(subscription, frame.raw)
+
+    def _take_own(self, upstream: Upstream, sid: bytes, frame: Frame) -> None:
+        if sid == NOTES_SID:
+            note = note_of(frame.payload)
+            if note is not None:
+                self.moves.take_note(upstream, note)
+        elif sid == PRIVATE_SID:
+            rest = frame.words[1].removeprefix(f"{PRIVATE}{self.client.name}.".encode())
+            number, _, subject = rest.partition(b".")
+            subscription = self.client.numbered(int(number)) if number.isdigit() else None
+            if subscription is not None and subject:
+                reply = frame.words[3] if len(frame.words) == 5 + (frame.words[0] == b"HMSG") else b""
+                raw = message_frame(subject, subscription.sid, reply, frame.headers_size, frame.payload)
+                words = [frame.words[0], subject, subscription.sid, *frame.words[3:]]
+                self._take_message(upstream, Frame(words, frame.payload, raw))
+        elif sid == FLUSH_SID:
+            self.publishing.note_flush(frame.payload[frame.headers_size :])
+
+    def deliver(self, subscription: Subscription, raw: bytes) -> None:
+        """Hand a message to the client."""
+        subscription.delivered += 1
+        self._out.append(raw)
+        if 0 < subscription.count_max <= subscription.delivered:
+            self.end_subscription(subscription)
+
+    def deliver_now(self) -> None:
+        """Write what has been handed to the client outside the handling of a broker's frames."""
+        if self._out:
+            self._write(b"".join(self._out))
+            self._out.clear()
+
+    def _take_error(self, upstream: Upstream, frame: Frame) -> None:
+        text = frame.raw.decode(errors="replace")
+        if ORDERS in text or FLUSH in text:
+            return
+        if not self.moves.refuse(upstream.broker, text):
+            self._write(frame.raw)
+
+    def write_note(self, broker: str, note: AgentNote) -> None:
+        """Send a note to the node of a broker, through the broker."""
+        upstream = self.homes.upstreams.get(broker)
+        if upstream is not None:
+            upstream.write(publish_frame(f"{ORDERS}{self.client.name}".encode(), note_bytes(note)))
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def run(self, work: Coroutine[Any, Any, None] | Awaitable[None]) -> None:
+        """Run something beside the client, at most as long as it lasts."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._note_done)
+
+    def _note_done(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(cast("asyncio.Task[Any]", task))
+        if not task.cancelled() and task.exception() is not None:
+            log.error("client_failed", client=self.client.name, error=repr(task.exception()))
+            self.end("the agent has failed here")
+
+    def end(self, reason: str) -> None:
+        """End the client and all its connections."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.counts["clients_left"] += 1
+        if reason:
+            log.warning("client_ended", client=self.client.name, reason=reason)
+        for upstream in self.homes.upstreams.values():
+            upstream.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        self._on_end(self)

@@ -1,0 +1,189 @@
+"""Clients of real NATS servers move to others by plans, through their agents: nothing lost, repeated or reordered."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.agents.agent import Agent
+from regraft.producers.agents.nats_upstream import BrokerAddress
+from regraft.schemas.plan import ClientMove, PlanPhase
+from tests.producers.nodes.nats_servers import needs_nats
+from tests.producers.nodes.nats_site import NatsSite, nats_site
+from tests.producers.nodes.node_fleet import NodeLedger
+from tests.wait_until import PATIENCE_S
+
+pytestmark = pytest.mark.stack
+
+BROKERS = ("b01", "b02", "b03", "b04")
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+DELAYS_S = {"b02": 0.020, "b03": 0.010, "b04": 0.060}
+
+
+def agent_at(site: NatsSite, home: str) -> Agent:
+    brokers = {name: BrokerAddress(name, "127.0.0.1", server.client_port) for name, server in site.servers.items()}
+    return Agent("web1", brokers, home)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def registered(site: NatsSite, broker: str) -> list[str]:
+    return [name for name, client in site.fleet.ports[broker].clients.connected.items() if client.may_move]
+
+
+def test_a_subscriber_moves_without_loss_while_everybody_publishes(tmp_path: Path) -> None:
+    needs_nats()
+    asyncio.run(_move_a_subscriber(tmp_path))
+
+
+async def _move_a_subscriber(tmp_path: Path) -> None:
+    import nats
+
+    async with nats_site(tmp_path, LINE, DELAYS_S) as site:
+        agent = agent_at(site, "b02")
+        await agent.start("127.0.0.1", 0)
+        client = await nats.connect(f"nats://127.0.0.1:{agent.port}")
+        ledger, numbers = NodeLedger(), dict.fromkeys(BROKERS, 0)
+
+        async def receive(message: Any) -> None:
+            ledger.take(message.subject, "moved", int(message.data))
+
+        async def stay(broker: str, message: Any) -> None:
+            ledger.take(message.subject, broker, int(message.data))
+
+        for broker, other in site.clients.items():
+            await other.subscribe("data.*", cb=partial(stay, broker))
+        await client.subscribe("data.*", cb=receive)
+        await client.flush()
+        await until(lambda: len(registered(site, "b02")) == 1)
+        await site.fleet.all_confirmed()
+        stop = asyncio.Event()
+
+        async def publish() -> None:
+            while not stop.is_set():
+                for broker in BROKERS:
+                    await site.clients[broker].publish(f"data.{broker}", b"%d" % numbers[broker])
+                    numbers[broker] += 1
+                await asyncio.sleep(0.002)
+
+        publishing = asyncio.create_task(publish())
+        home = "b02"
+        for target in ("b04", "b01", "b03", "b02"):
+            await asyncio.sleep(0.3)
+            name = registered(site, home)[0]
+            moved_count = agent.counts["subscriptions_moved"]
+            plan = await site.fleet.change_to(LINE.links, moves=[ClientMove(name, home, target)])
+            assert plan.phase is PlanPhase.VERIFYING, plan.history
+            await until(lambda count=moved_count: agent.counts["subscriptions_moved"] == count + 1)
+            assert registered(site, target) == [name]
+            home = target
+        await asyncio.sleep(0.5)
+        stop.set()
+        await publishing
+        await site.flush()
+        await asyncio.sleep(0.5)
+        receivers = (*BROKERS, "moved")
+        owed = {(f"data.{broker}", each): range(numbers[broker]) for broker in BROKERS for each in receivers}
+        assert not any(ledger.account(owed).values())
+        await client.close()
+        await agent.close()
+        assert not site.fleet.failures
+
+
+def test_a_broker_is_emptied_of_clients_that_publish_and_subscribe(tmp_path: Path) -> None:
+    """All clients of a broker leave it in one plan that exchanges links, too; equal messages are counted."""
+    needs_nats()
+    asyncio.run(_empty_a_broker(tmp_path))
+
+
+OTHER = [("b01", "b03"), ("b02", "b03"), ("b01", "b04")]
+
+
+class MovingClients:
+    """Clients beside one agent: each gets everything, and publishes its own numbers."""
+
+    def __init__(self, agent: Agent, count: int) -> None:
+        self.agent, self.names = agent, [f"c{number}" for number in range(count)]
+        self.ledger, self.numbers = NodeLedger(), dict.fromkeys(self.names, 0)
+        self.equal_count = dict.fromkeys(self.names, 0)
+        self.clients: dict[str, Any] = {}
+
+    async def connect(self) -> None:
+        import nats
+
+        for name in self.names:
+            client = self.clients[name] = await nats.connect(f"nats://127.0.0.1:{self.agent.port}")
+            await client.subscribe("data.>", cb=partial(self._receive, name))
+            await client.subscribe("same.*", cb=partial(self._count, name))
+            await client.flush()
+
+    async def _receive(self, receiver: str, message: Any) -> None:
+        self.ledger.take(message.subject, receiver, int(message.data))
+
+    async def _count(self, receiver: str, _message: Any) -> None:
+        self.equal_count[receiver] += 1
+
+    async def publish(self) -> None:
+        for name, client in self.clients.items():
+            await client.publish(f"data.{name}", b"%d" % self.numbers[name])
+            self.numbers[name] += 1
+
+
+async def _empty_a_broker(tmp_path: Path) -> None:
+    async with nats_site(tmp_path, LINE, DELAYS_S) as site:
+        agent = agent_at(site, "b02")
+        await agent.start("127.0.0.1", 0)
+        moving = MovingClients(agent, 5)
+        await moving.connect()
+        numbers, stop = dict.fromkeys(BROKERS, 0), asyncio.Event()
+
+        for broker in BROKERS:
+            await site.clients[broker].subscribe("data.>", cb=partial(moving._receive, broker))
+        await site.flush()
+        await until(lambda: len(registered(site, "b02")) == 10)
+        await site.fleet.all_confirmed()
+
+        async def publish() -> None:
+            while not stop.is_set():
+                for broker in BROKERS:
+                    await site.clients[broker].publish(f"data.{broker}", b"%d" % numbers[broker])
+                    await site.clients[broker].publish(f"same.{broker}", b"ok")
+                    numbers[broker] += 1
+                await moving.publish()
+                await asyncio.sleep(0.003)
+
+        publishing = asyncio.create_task(publish())
+        home = "b02"
+        for target, links in (("b03", OTHER), ("b04", LINE.links), ("b02", OTHER)):
+            await asyncio.sleep(0.5)
+            names = registered(site, home)
+            assert len(names) == 10
+            plan = await site.fleet.change_to(links, moves=[ClientMove(name, home, target) for name in names])
+            assert plan.phase is PlanPhase.VERIFYING, plan.history
+            await until(lambda target=target: {session.homes.home for session in agent.sessions} == {target})
+            assert sorted(registered(site, target)) == sorted(names)
+            home = target
+        await asyncio.sleep(0.5)
+        stop.set()
+        await publishing
+        await site.flush()
+        await asyncio.sleep(1)
+        published = numbers | moving.numbers
+        receivers = (*BROKERS, *moving.names)
+        owed = {(f"data.{name}", each): range(count) for name, count in published.items() for each in receivers}
+        account = moving.ledger.account(owed)
+        assert not any(account.values()), account
+        assert set(moving.equal_count.values()) == {sum(numbers.values())}
+        for client in moving.clients.values():
+            await client.close()
+        await agent.close()
+        assert not site.fleet.failures
