@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 import regraft
+from regraft.commands.agent_command import agent
 from regraft.commands.alerts_command import alerts_app
 from regraft.commands.audit_command import audit
 from regraft.commands.backtest_command import backtest
@@ -289,7 +290,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "replay": replay,
         "backtest": backtest,
     },
-    "On several machines": {"stage": stage, "nodes": nodes_app},
+    "On several machines": {"stage": stage, "nodes": nodes_app, "agent": agent},
 }
 
 

@@ -83,6 +83,7 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
     from regraft.alerts.alert_metrics import AlertMetrics
     from regraft.controller.report.loop_metrics import LoopMetrics
     from regraft.dashboard.dashboard_metrics import DashboardMetrics
+    from regraft.producers.agents.agent_metrics import AgentMetrics
     from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
     from regraft.producers.nodes.node_metrics import NodeMetrics
     from regraft.producers.recordings.recorder_health import RecorderMetrics
@@ -93,6 +94,7 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
         "streaming": JobMetrics().stage,
         "emulator": EmulatorMetrics().stage,
         "node": NodeMetrics().stage,
+        "agent": AgentMetrics().stage,
         "alerts": AlertMetrics().stage,
         "dashboard": DashboardMetrics().stage,
         "recorder": RecorderMetrics().stage,

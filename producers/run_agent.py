@@ -1,0 +1,142 @@
+"""Run an agent beside clients until it is asked to stop: its files, its port, its metrics.
+
+In: addresses of brokers. Out: a process whose state shows at its metrics port. It needs neither Kafka nor the
+inventory: nodes reach it through the brokers. Sessions belong to :mod:`producers.agents.agent`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
+
+from regraft.infra.process.serve_metrics import serve_metrics
+from regraft.infra.process.stack_error import StackError
+from regraft.producers.agents.agent import Agent
+from regraft.producers.agents.agent_metrics import AgentHealth, AgentMetrics
+from regraft.producers.agents.nats_upstream import BrokerAddress
+from regraft.producers.nodes.node_setup import address_of
+from regraft.schemas.agent_names import AGENT_NAME_LENGTH_MAX, is_agent_name
+
+log = structlog.get_logger(__name__)
+
+SCHEMES, PORT = ("nats", "tls"), 4222
+SHOWN_S = 1.0
+FORM = '{"b01": "nats://10.0.0.1:4222", "b02": "tls://nats2.example.org:4222"}'
+
+
+class AgentError(StackError):
+    """The agent cannot start; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """What an agent is started with; files are PEM."""
+
+    name: str
+    broker: str
+    brokers_file: Path
+    listen: str
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    metrics_port: int | None = None
+
+
+def run_agent(options: AgentOptions, stop: threading.Event) -> None:
+    """Run an agent until ``stop`` is set; raise AgentError if it cannot start."""
+    if not is_agent_name(options.name):
+        raise AgentError(
+            f"--name is {options.name!r}: an agent has 1 to {AGENT_NAME_LENGTH_MAX} letters, digits, - and _, which no "
+            "other agent of the overlay has"
+        )
+    brokers, tls = read_brokers(options.brokers_file, options.ca_file), _listening_tls(options)
+    if options.broker not in brokers:
+        raise AgentError(
+            f"--broker is {options.broker!r}, which is not in {options.brokers_file}: name one of {', '.join(brokers)}"
+        )
+    try:
+        host, port = address_of(options.listen)
+    except ValueError as error:
+        raise AgentError(f"--listen: {error}") from error
+    agent = Agent(options.name, brokers, options.broker)
+    metrics, health = AgentMetrics(), AgentHealth()
+    with ExitStack() as held:
+        if options.metrics_port is not None:
+            held.enter_context(serve_metrics(metrics.registry, "127.0.0.1", options.metrics_port, health))
+        asyncio.run(_run(agent, (host, port), tls, (metrics, health), stop))
+
+
+async def _run(
+    agent: Agent,
+    address: tuple[str, int],
+    tls: ssl.SSLContext | None,
+    shown: tuple[AgentMetrics, AgentHealth],
+    stop: threading.Event,
+) -> None:
+    metrics, health = shown
+    try:
+        await agent.start(*address, tls)
+    except OSError as error:
+        raise AgentError(
+            f"cannot listen on {address[0]}:{address[1]} ({error.strerror}): check whether something else does, or "
+            "choose a different --listen"
+        ) from error
+    log.info("agent_started", agent=agent.name, address=f"{address[0]}:{agent.port}", brokers=len(agent.brokers))
+    health.is_running = True
+    try:
+        while not stop.is_set():
+            health.pulse.beat()
+            metrics.show(agent)
+            await asyncio.sleep(SHOWN_S)
+    finally:
+        await agent.close()
+
+
+def read_brokers(file: Path, ca_file: Path | None) -> dict[str, BrokerAddress]:
+    """Return where clients of each broker connect; raise AgentError if the file does not say so."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or not document:
+            raise ValueError("it is not a JSON object with brokers")
+        urls = {str(name): urlsplit(str(url)) for name, url in document.items()}
+        for name, url in urls.items():
+            if url.scheme not in SCHEMES or not url.hostname or url.username:
+                raise ValueError(f"{name} is at {url.geturl()!r}, not at nats://HOST:PORT or tls://HOST:PORT")
+        ports = {name: url.port or PORT for name, url in urls.items()}
+    except (OSError, ValueError) as error:
+        raise AgentError(
+            f"{file} does not list where clients connect to brokers ({error}): it must be JSON such as {FORM}"
+        ) from error
+    try:
+        tls = ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise AgentError(f"--ca-file {ca_file} cannot be used ({error}): it must be PEM") from error
+    return {
+        name: BrokerAddress(name, str(url.hostname), ports[name], tls if url.scheme == "tls" else None)
+        for name, url in urls.items()
+    }
+
+
+def _listening_tls(options: AgentOptions) -> ssl.SSLContext | None:
+    files = options.certificate_file, options.key_file
+    if not any(files):
+        return None
+    if not all(files):
+        raise AgentError("--certificate-file and --key-file go together: give both, or neither")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(str(files[0]), files[1])
+    except (OSError, ssl.SSLError) as error:
+        raise AgentError(
+            f"the certificate for clients cannot be used ({error}): --certificate-file and --key-file must be PEM, and "
+            "belong together"
+        ) from error
+    return context
