@@ -144,6 +144,11 @@ class ClientRegister(Protocol):
         """The number of subscribers without topics at each broker, as of the last :meth:`count`; None while unknown."""
         ...
 
+    @property
+    def movable(self) -> Mapping[str, str]:
+        """The subscribers without topics that may move although clients stay, with their homes; empty while unknown."""
+        ...
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
         ...

@@ -107,13 +107,13 @@ class Verdict(StrEnum):
 class Proposal(Struct, frozen=True):
     """One change that a planner suggests: links exchanged for others, clients moved, or the IDs of a ring reassigned.
 
-    ``moves`` lists publishers, on a ring users, with their homes before and after; ``subscribers_moved`` the brokers of
-    a tree all of whose subscribers move. Costs are per second (``overlay.cost``), and so is ``price_per_s``, spread
-    over the pay-back time of the settings. The proposals of one planner call are a sequence: each is costed on the
-    overlay that the earlier ones leave. ``gain_observed_per_s`` is None until the plan is verified. ``verdict_reason``
-    says why the proposal was refused. It is empty if accepted, except that a plan's last proposal may say how frail the
-    overlay becomes. ``gain_error_per_s`` is the standard error of the gain, from the spread over windows, including the
-    error of sampled telemetry; None if it was not needed or is unknown.
+    ``moves`` lists publishers, on a ring users, with their homes before and after, and subscribers moved by name;
+    ``subscribers_moved`` the brokers of a tree all of whose subscribers move. Costs are per second (``overlay.cost``),
+    and so is ``price_per_s``, spread over the pay-back time of the settings. The proposals of one planner call are a
+    sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None until the plan
+    is verified. ``verdict_reason`` says why the proposal was refused. It is empty if accepted, except that a plan's
+    last proposal may say how frail the overlay becomes. ``gain_error_per_s`` is the standard error of the gain, from
+    the spread over windows, including the error of sampled telemetry; None if it was not needed or is unknown.
     """
 
     planner: Name

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from regraft.controller.decide.judge_congestion import judge_congestion
+from regraft.controller.decide.judge_movable import judge_staying, judge_together
 from regraft.controller.decide.judge_proposals import (
     Situation,
     frailty_price_per_s,
@@ -234,6 +235,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
     reached = start
     for proposal in plan.proposals:
         against = judge_maintenance(proposal, reached.configuration, situation)
+        against = against or judge_together(proposal.moves, situation.state.newest.movable)
         if against is None:
             try:
                 after: Reached = reached.after(proposal)
@@ -291,12 +293,12 @@ def _judge_size(
             f"the plan already exchanges {links} links, and this would add {more_links}, but the limit is "
             f"{settings.changes_per_plan_max}"
         )
-    if proposal.moves and situation.kind.inventory.clients_stay:
-        return (
-            Verdict.CLIENTS_STAY,
-            "clients of these brokers stay where they connect: choose a planner that exchanges links",
-        )
     limit, clients = situation.kind.moves_max(settings), situation.state.configuration.CLIENTS
+    if proposal.moves and situation.kind.inventory.clients_stay:
+        limit, clients = settings.users_per_plan_max, "subscribers"
+        against = judge_staying(proposal.moves, situation.state.newest.movable)
+        if against is not None:
+            return against
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
     if more_moves and moves + more_moves > limit:
         return Verdict.CHANGES_PER_PLAN, (

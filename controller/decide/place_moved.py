@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regraft.controller.state.closed_window import ClosedWindow
@@ -40,10 +40,14 @@ class MovedSubscribers:
     single: tuple[ClientMove, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan, came_from: CameFrom) -> MovedSubscribers:
-        """Return the subscribers of a plan that are still where it moved them."""
+    def of(cls, plan: Plan, came_from: CameFrom, movable: Mapping[str, str] | None = None) -> MovedSubscribers:
+        """Return the subscribers of a plan that are still where it moved them.
+
+        ``movable`` has the homes of some, which show that even after a restart, when ``came_from`` does not.
+        """
         pairs = {(move.home_from, move.home_to) for move in plan.moves}
         came = {name for pair in pairs for name in came_from(*pair)}
+        came |= {move.client for move in plan.moves if (movable or {}).get(move.client) == move.home_to}
         return cls(plan.epoch_to, plan.subscribers_moved, tuple(one for one in plan.moves if one.client in came))
 
     @property

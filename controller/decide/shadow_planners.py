@@ -165,7 +165,7 @@ class ShadowPlanner:
         newest, overlay = acting.state.newest, self.overlay
         # No later window would show the moved subscribers on this overlay; without counts, none are moved.
         own = dataclasses.replace(
-            newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={}, subscribers_at=None
+            newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={}, subscribers_at=None, movable={}
         )
         windows = (*acting.state.windows[:-1], own)
         changed_ms = acting.changed_since_ms or 0

@@ -184,13 +184,14 @@ def observed_gains_per_s(
 ) -> list[float | None]:
     """Return what each proposal of the plan saves on the windows after it, applied in order from ``before``.
 
-    All are None if brokers do not report the subscribers that moved. A user that has since moved elsewhere by itself
+    All are None if brokers do not report the subscribers that moved. A client that has since moved elsewhere by itself
     counts for no proposal, nor does a subscriber that has come to a broker since.
     """
     moved = moved or MovedSubscribers(plan.epoch_to, plan.subscribers_moved)
     if not moved.are_reported(windows):
         return [None] * len(plan.proposals)
-    left_out, groups = windows[-1].strayed | moved.names, FollowedMoves(moved)
+    left_out = windows[-1].strayed | moved.names | windows[-1].movable.keys()
+    groups = FollowedMoves(moved)
     reached: Reached = kind.reached(kind.state_of(before, moved.before(windows)))
     gains: list[float | None] = []
     for proposal in plan.proposals:

@@ -164,7 +164,7 @@ class Transition:
 
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
         """Begin a plan that has not been sent to any broker."""
-        changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_SLOTS)
+        changes = changes_text(self.plan, has_places=self._target.HAS_SLOTS)
         text = f"{self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         self._begun_ms = now_ms
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)

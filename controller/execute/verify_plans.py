@@ -102,7 +102,7 @@ class PlanVerifier:
         plan_log = state.plan_log
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
-        moved = MovedSubscribers.of(plan, self._clients.came_from)
+        moved = MovedSubscribers.of(plan, self._clients.came_from, windows[-1].movable)
         verification = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
         # If brokers do not report the moved subscribers' deliveries, the saving is assumed as predicted.
         is_whole = moved.are_reported(windows)

@@ -145,8 +145,8 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         return window, ()
 
     def without_register(self, window: ClosedWindow) -> ClosedWindow:
-        """Return an old window without the register's large data that only verification needs."""
-        return window
+        """Return an old window without the register's large data that only newer windows need."""
+        return window.without_movable()
 
     @abstractmethod
     def with_homes(self, present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:
@@ -205,8 +205,13 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     ) -> list[Proposal]:
         """Return moves of at most ``moves_max`` clients from brokers ``left`` to any that are not ``avoided``."""
 
-    def evacuate_subscribers(self, state: StateT, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
-        """Return moves of all subscribers from brokers ``left``, if these are not clients that ``evacuate`` moves."""
+    def evacuate_subscribers(
+        self, state: StateT, avoided: Collection[str], left: Collection[str], subscribers_max: int
+    ) -> list[Proposal]:
+        """Return moves of all subscribers from brokers ``left``, if these are not clients that ``evacuate`` moves.
+
+        If clients stay, those move by name that may, at most ``subscribers_max`` in one plan.
+        """
         return []
 
     @abstractmethod

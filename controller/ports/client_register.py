@@ -81,6 +81,11 @@ class KafkaClientRegister:
         """The number of subscribers without topics at each broker, as of the last :meth:`count`; None while unknown."""
         return None if self.error else self._clients.subscribers_at
 
+    @property
+    def movable(self) -> Mapping[str, str]:
+        """The subscribers without topics that may move, with their homes; empty while unknown."""
+        return {} if self.error else self._clients.movable
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
         return () if self.error else self._clients.came_from(home_from, home_to)

@@ -177,6 +177,15 @@ class MemoryClients:
         self._update_homes()
         return Counter(self._homes.values())
 
+    @property
+    def movable(self) -> Mapping[str, str]:
+        """The subscribers without topics that may move, with their homes."""
+        if self.connected is None:
+            return self.registered.movable
+        self._update_homes()
+        may_move = (one.client for one in self.connected() if one.may_move)
+        return {name: self._homes[name] for name in may_move if name in self._homes}
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before."""
         if self.connected is None:

@@ -31,7 +31,8 @@ class ClosedWindow:
     the window is complete over. ``subscribers_at`` counts the subscribers without topics at each broker that had any
     when the window was assembled, None if unknown. ``parts`` are the deliveries of subscribers that plans have moved
     recently, and of single ones that brokers report separately; ``single`` names the latter, with the part that each
-    forms.
+    forms. ``movable`` names the subscribers without topics that may move although the inventory says that clients stay,
+    with their homes as of ``subscribers_at``; old windows lack it.
     """
 
     start_ms: int
@@ -57,6 +58,7 @@ class ClosedWindow:
     subscribers_at: Mapping[str, int] | None = None
     parts: WindowParts = field(default_factory=WindowParts)
     single: Mapping[str, PartKey] = field(default_factory=dict)
+    movable: Mapping[str, str] = field(default_factory=dict)
     _placed: LastResult[dict[str, str], DeliverySets] = field(default_factory=LastResult, init=False, repr=False)
     _users_placed: LastResult[dict[str, str], UserInterests] = field(default_factory=LastResult, init=False, repr=False)
     _restricted: LastResult[tuple[str, ...], ClosedWindow] = field(default_factory=LastResult, init=False, repr=False)
@@ -83,6 +85,7 @@ class ClosedWindow:
             boots={broker: boot for broker, boot in self.boots.items() if broker in known},
             parts=self.parts.over(known),
             single={name: key for name, key in self.single.items() if key[0] in known},
+            movable={name: home for name, home in self.movable.items() if home in known},
         )
 
     def sets_at(self, homes: Mapping[str, str]) -> DeliverySets:
@@ -116,6 +119,7 @@ class ClosedWindow:
             subscribers_at=None if self.subscribers_at is None else there,
             parts=self.parts.over(untouched),
             single={name: key for name, key in self.single.items() if key[0] in untouched},
+            movable={name: moved.get(home, home) for name, home in self.movable.items()},
         )
 
     def with_parts_moved(self, to: Mapping[PartKey, str]) -> ClosedWindow:
@@ -125,6 +129,7 @@ class ClosedWindow:
         brokers stay unchanged. Raises as :meth:`with_subscribers_moved`.
         """
         delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
+        moved = {name: to[key] for name, key in self.single.items() if key in to and name in self.movable}
         handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
         for key, target in to.items():
             part = self.parts.received.get(key)
@@ -138,6 +143,7 @@ class ClosedWindow:
             local_deliveries={key: count for key, count in handed.items() if count},
             parts=parts,
             single={name: (to.get(key, key[0]), key[1]) for name, key in self.single.items()},
+            movable={**self.movable, **moved} if moved else self.movable,
         )
 
     def interests_at(self, homes: Mapping[str, str]) -> UserInterests:
@@ -162,6 +168,10 @@ class ClosedWindow:
     def without_interests(self) -> ClosedWindow:
         """Return the window without its users' interests, which take much memory; its rates stay."""
         return replace(self, interests=None)
+
+    def without_movable(self) -> ClosedWindow:
+        """Return the window without the subscribers that may move: of many windows they would take much memory."""
+        return replace(self, movable={}) if self.movable else self
 
     @property
     def slowest_queue(self) -> QueueState | None:

@@ -42,10 +42,10 @@ class Changes(Protocol):
         ...
 
 
-def changes_text(changes: Changes, clients: str = "clients", *, has_places: bool = False) -> str:
-    """Return what changes, for example ``b00-b04 for b01-b02, 214 users move (u1 b3 -> b7, ... and 211 more)``.
+def changes_text(changes: Changes, *, has_places: bool = False) -> str:
+    """Return what changes, for example ``b00-b04 for b01-b02, 214 clients move (u1 b3 -> b7, ... and 211 more)``.
 
-    ``clients`` is the plural noun for the clients that move; ``has_places``: brokers have places instead of ring IDs.
+    ``has_places``: brokers have places instead of ring IDs.
     """
     added, removed = ([f"{a}-{b}" for a, b in links] for links in (changes.links_added, changes.links_removed))
     parts = [f"{' '.join(added)} for {' '.join(removed)}"] if added else []
@@ -58,7 +58,7 @@ def changes_text(changes: Changes, clients: str = "clients", *, has_places: bool
         parts.append(f"{count} {what}{'s' * (count > 1)} {done} ({name_some(texts, NAMED_MAX)})")
     if changes.moves:
         count = len(changes.moves)
-        counted = f"{count} {clients} move" if count > 1 else f"1 {clients.removesuffix('s')} moves"
+        counted = f"{count} clients move" if count > 1 else "1 client moves"
         parts.append(f"{counted} ({name_some([move.text for move in changes.moves], NAMED_MAX)})")
     if changes.subscribers_moved:
         count = len(changes.subscribers_moved)

@@ -269,7 +269,9 @@ class WindowReader:
         counts = self._ports.clients.subscribers_at
         if counts is None:
             return window
-        return replace(window, subscribers_at=dict(counts), single=self._ports.clients.named(window.parts.received))
+        clients = self._ports.clients
+        single = clients.named(window.parts.received)
+        return replace(window, subscribers_at=dict(counts), single=single, movable=clients.movable)
 
     def _keep(self, window: ClosedWindow) -> None:
         self.complete.append(window)

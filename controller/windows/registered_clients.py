@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ class RegisteredClients:
     ``ended_count`` is how many subscriptions to topics have ever ended: topics that a user gave up, and all topics of
     one that left; a user that moves ends none. ``unplaced`` counts the users that the last call of :meth:`interests`
     left out because their home is not a broker of the overlay. ``subscribers_at`` counts the subscribers without topics
-    at each broker that has any.
+    at each broker that has any. Of them, those that may move are also kept by name.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,8 @@ class RegisteredClients:
         self._subscribers: dict[str, str] = {}  # Those without topics, with their homes.
         self._by_part: dict[tuple[str, int], str] = {}  # The same, by home and number of the part that each forms.
         self._homes_before: dict[str, str] = {}  # Those that have moved, with their previous home.
+        self._movable: dict[str, str] = {}  # Those that may move, with their homes.
+        self._movable_copy: Mapping[str, str] | None = None  # Valid until one comes, moves or leaves.
         self.subscribers_at: Counter[str] = Counter()
         self._publishers: dict[str, str] = {}
         self._departed: dict[str, str] = {}
@@ -89,7 +92,7 @@ class RegisteredClients:
         else:
             self._set_user(name, None)
             if client.role is Role.SUBSCRIBER:
-                self._set_subscriber(name, client.home)
+                self._set_subscriber(name, client.home, may_move=client.may_move)
                 if home_before not in (None, client.home):
                     self._homes_before[name] = home_before
 
@@ -104,6 +107,13 @@ class RegisteredClients:
             self._departed[name] = topic
             while len(self._departed) > DEPARTED_KEPT_MAX:
                 del self._departed[next(iter(self._departed))]
+
+    @property
+    def movable(self) -> Mapping[str, str]:
+        """The subscribers without topics that may move, with their homes; the same value while nothing has changed."""
+        if self._movable_copy is None:
+            self._movable_copy = MappingProxyType(dict(self._movable))
+        return self._movable_copy
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before, sorted."""
@@ -156,7 +166,11 @@ class RegisteredClients:
             self._is_order_known = True
         return self._names
 
-    def _set_subscriber(self, name: str, home: str | None) -> None:
+    def _set_subscriber(self, name: str, home: str | None, *, may_move: bool = False) -> None:
+        if self._movable.pop(name, None) is not None or may_move:
+            self._movable_copy = None
+        if home is not None and may_move:
+            self._movable[name] = home
         before = self._subscribers.pop(name, None)
         if before is not None:
             self._by_part.pop((before, number_of_subscriber(name)), None)

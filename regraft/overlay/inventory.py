@@ -46,7 +46,8 @@ class Inventory:
     ``positions`` (n, 2) are those of brokers on a map, x to the right and y upwards like longitude and latitude; None
     if unknown. They are displayed, and price the links of brokers added without costs. ``agent_of`` maps a broker to
     the agent that represents it in Kafka, in its own topics; brokers without an agent share topics. ``clients_stay``
-    means that the brokers are real ones of a tree whose clients stay where they connect, so that plans move none.
+    means that the brokers are real ones of a tree whose clients stay where they connect, so that plans move only those
+    that an agent can take along (:attr:`schemas.client.Client.may_move`).
     ``prices`` is what traffic costs in money, None if it is not billed. With prices, ``link_cost`` still holds delays,
     and decisions use :attr:`charged`.
     """

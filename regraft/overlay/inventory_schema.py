@@ -58,7 +58,10 @@ FIELDS: dict[str, dict[str, Any]] = {
         "additionalProperties": {"type": "string", "pattern": f"^(?:{AGENT_PATTERN.pattern})$"},
         "description": "Agent of each broker that has one: its topics in Kafka carry that name.",
     },
-    "clients_stay": {"type": "boolean", "description": "True if clients stay where they connect, as next to nodes."},
+    "clients_stay": {
+        "type": "boolean",
+        "description": "True if clients without an agent stay where they connect, as next to nodes.",
+    },
     "prices": {
         "type": ["object", "null"],
         "properties": PRICES,

@@ -99,7 +99,7 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
     assert plan.control_messages == 3 * 8
     (text,) = overlay.events_of(EventKind.PLAN_STARTED)
     assert "6 ring IDs reassigned (" in text
-    assert "1 user moves (u4 b04 -> b00)" in text
+    assert "1 client moves (u4 b04 -> b00)" in text
 
 
 @pytest.mark.parametrize("planner", ["reassign_ids_ssbr", "reassign_ids_assignment+place_users_dynatops"])

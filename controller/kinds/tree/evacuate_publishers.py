@@ -6,7 +6,7 @@ enforces shape and caps but requires no gain.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_c
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.planner_interface import emptying_proposal, moving_proposal
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
+from regraft.schemas.agent_names import client_of
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 
 
@@ -55,22 +56,62 @@ def publishers_leaving(
     return proposals
 
 
-def subscribers_leaving(state: TreeState, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
+def subscribers_leaving(
+    state: TreeState, avoided: Collection[str], left: Collection[str], subscribers_max: int
+) -> list[Proposal]:
     """Return moves of all subscribers of each broker ``left`` to the open one with the cheapest link to it.
 
-    Empty if the register of clients does not show their number, clients stay, or no broker is open.
+    If clients stay, those that may move do so by name, at most ``subscribers_max`` in all proposals. Empty if the
+    register of clients shows no subscriber there, or no broker is open.
     """
-    counts, inventory = state.subscribers_at or {}, state.inventory
+    inventory = state.inventory
     open_homes = [broker for broker in inventory.brokers if broker not in avoided]
-    if inventory.clients_stay or not open_homes:
+    if not open_homes:
         return []
-    proposals = []
-    for broker in sorted(left):
-        if not counts.get(broker) or broker not in inventory.index:
+    nearest = {
+        broker: min(open_homes, key=lambda home: (inventory.cost_of_link(broker, home), home))
+        for broker in sorted(left)
+        if (state.subscribers_at or {}).get(broker) and broker in inventory.index
+    }
+    if inventory.clients_stay:
+        return _movable_leaving(state, nearest, subscribers_max)
+    return [_all_leaving(state, broker, near) for broker, near in nearest.items()]
+
+
+def _all_leaving(state: TreeState, broker: str, near: str) -> Proposal:
+    counts, cost_per_s = state.subscribers_at or {}, state.tree_costs.cost_per_s  # The judge computes the cost after.
+    reason = f"{broker} is in maintenance; its {counts[broker]} subscribers go to {near}, the nearest broker"
+    return emptying_proposal(EVACUATION, (HomeMove(broker, near),), cost_per_s, cost_per_s, reason)
+
+
+def _movable_leaving(state: TreeState, nearest: Mapping[str, str], room: int) -> list[Proposal]:
+    """Return moves by name of whole clients, as many as there is room for, with one proposal for each broker."""
+    proposals: list[Proposal] = []
+    counts, cost_per_s = state.subscribers_at or {}, state.tree_costs.cost_per_s
+    for broker, near in nearest.items():
+        by_client: dict[str, list[str]] = {}
+        for name in sorted(name for name, home in state.newest.movable.items() if home == broker):
+            by_client.setdefault(client_of(name), []).append(name)
+        names = _fitting(by_client.values(), room)
+        if not names and by_client and not proposals:
+            names = min(by_client.values(), key=len)  # More than one plan may move: the judge says so.
+        if not names:
             continue
-        near = min(open_homes, key=lambda home: (inventory.cost_of_link(broker, home), home))
-        moves = (HomeMove(broker, near),)
-        reason = f"{broker} is in maintenance; its {counts[broker]} subscribers go to {near}, the nearest broker"
-        cost_per_s = state.tree_costs.cost_per_s  # The judge computes what each of them costs.
-        proposals.append(emptying_proposal(EVACUATION, moves, cost_per_s, cost_per_s, reason))
+        room -= len(names)
+        moves = tuple(ClientMove(name, broker, near) for name in sorted(names))
+        later = sum(map(len, by_client.values())) - len(names)
+        reason = (
+            f"{broker} is in maintenance; of its {counts[broker]} subscribers {len(names)} move to {near}, "
+            f"the nearest broker, {later} in later plans, and {counts[broker] - len(names) - later} stay"
+        )
+        proposals.append(moving_proposal(EVACUATION, moves, cost_per_s, cost_per_s, reason))
     return proposals
+
+
+def _fitting(clients: Iterable[Sequence[str]], room: int) -> list[str]:
+    """Return the subscriptions of clients, in order, without the clients for which no room is left."""
+    names: list[str] = []
+    for subscriptions in clients:
+        if len(names) + len(subscriptions) <= room:
+            names += subscriptions
+    return names

@@ -5,7 +5,7 @@ Whether a proposal is worth it is judged elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -70,21 +70,41 @@ class ReachedTree:
     def after(self, proposal: Proposal) -> ReachedTree:
         """Return the overlay after the proposal.
 
-        Raises NotATreeError if its links leave no tree, KeyError for a broker that is not in the overlay, HomeError for
-        a publisher that is not at the home it leaves, RingIdError for a reassignment of ring IDs.
+        A subscriber that may move, but whose deliveries are not reported, moves at no cost: what it receives is
+        unknown. Raises NotATreeError if its links leave no tree, KeyError for a broker that is not in the overlay,
+        HomeError for a client that is not at the home it leaves, RingIdError for a reassignment of ring IDs.
         """
         if proposal.id_moves:
             raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
         reached = self._linked(proposal) if proposal.links_removed or proposal.links_added else self
         single = {move.client: move.home_to for move in proposal.moves if self._is_single(move)}
-        publishers = tuple(move for move in proposal.moves if move.client not in single)
+        unpriced = {move.client: move.home_to for move in proposal.moves if self._is_unpriced(move)}
+        publishers = tuple(move for move in proposal.moves if move.client not in single.keys() | unpriced.keys())
         reached = reached._moved(publishers) if publishers else reached
         reached = ReachedTree(reached.state.with_single_moved(single)) if single else reached
+        reached = reached._registered(unpriced) if unpriced else reached
         return reached._emptied(proposal) if proposal.subscribers_moved else reached
 
     def _is_single(self, move: ClientMove) -> bool:
         """Return True if a move is of a single subscriber whose deliveries windows report."""
         return self.state.single.get(move.client) == move.home_from
+
+    def _is_unpriced(self, move: ClientMove) -> bool:
+        """Return True if a move is of a subscriber that may move, or has left since: then nothing moves."""
+        home = self.state.newest.movable.get(move.client)
+        if home is None:
+            return self.state.inventory.clients_stay and move.client not in self.configuration.home_of
+        if home != move.home_from:
+            raise HomeError(f"subscriber {move.client} would leave {move.home_from}, but its home is {home}")
+        return not self._is_single(move)
+
+    def _registered(self, moved: Mapping[str, str]) -> ReachedTree:
+        if strangers := set(moved.values()) - set(self.configuration.brokers):
+            raise KeyError(min(strangers))
+        here = {name: home for name, home in moved.items() if name in self.state.newest.movable}
+        reached = copy(self)
+        reached.state = self.state.with_movable_moved(here)
+        return reached
 
     def _emptied(self, proposal: Proposal) -> ReachedTree:
         moved = {move.home_from: move.home_to for move in proposal.subscribers_moved}

@@ -125,9 +125,14 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         """Return moves of publishers to their cheapest homes elsewhere."""
         return publishers_leaving(state, avoided, left, moves_max)
 
-    def evacuate_subscribers(self, state: TreeState, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
-        """Return moves of all subscribers of each broker to the nearest other one."""
-        return subscribers_leaving(state, avoided, left)
+    def evacuate_subscribers(
+        self, state: TreeState, avoided: Collection[str], left: Collection[str], subscribers_max: int
+    ) -> list[Proposal]:
+        """Return moves of all subscribers of each broker to the nearest other one; if clients stay, of those that may.
+
+        Moves by name are limited as in a repair.
+        """
+        return subscribers_leaving(state, avoided, left, min(subscribers_max, self.LOST_MOVES_MAX))
 
     def repaired(self, present: TreeConfiguration, task: RepairTask) -> Repair:
         """Return the tree with its fragments joined by the cheapest links, and new brokers as leaves."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -146,6 +146,14 @@ class TreeState(ContentState):
         windows = tuple(window.with_parts_moved(parts) for window in self.windows)
         return TreeState(self.configuration, self.inventory, windows)
 
+    def with_movable_moved(self, moved: Mapping[str, str]) -> TreeState:
+        """Return the state with these subscribers registered elsewhere; deliveries stay: theirs alone are unknown."""
+        newest = replace(self.newest, movable={**self.newest.movable, **moved})
+        seen = TreeState(self.configuration, self.inventory, (*self.windows[:-1], newest))
+        self._hand_on_deliveries(seen)
+        hand_on(self, seen, TreeState.local_deliveries, TreeState.publisher_costs)
+        return seen
+
     @cached_property
     def single(self) -> Mapping[str, str]:
         """The subscribers whose own deliveries each window but the oldest reports, with their homes."""
@@ -178,8 +186,11 @@ class TreeState(ContentState):
         seen = TreeState(configuration, self.inventory, self.windows)
         hand_on(self, seen, TreeState.local_deliveries)
         if configuration.homes == self.configuration.homes:
-            hand_on(self, seen, TreeState.window_sets, TreeState.sets, TreeState.weighted, TreeState.interest)
-            hand_on(self, seen, TreeState.deliveries_per_s)
+            self._hand_on_deliveries(seen)
         if configuration.links == self.configuration.links:
             hand_on(self, seen, TreeState.publisher_costs)
         return seen
+
+    def _hand_on_deliveries(self, seen: TreeState) -> None:
+        hand_on(self, seen, TreeState.window_sets, TreeState.sets, TreeState.weighted, TreeState.interest)
+        hand_on(self, seen, TreeState.deliveries_per_s)

@@ -143,7 +143,7 @@ def test_subscribers_of_a_tree_move_together_to_the_nearest_broker() -> None:
 def test_without_known_subscribers_none_move(counts: dict[str, int] | None) -> None:
     """The register has not been read yet, or has none there."""
     situation = with_subscribers(counts)
-    assert situation.kind.evacuate_subscribers(situation.state, WHY, {"b00"}) == []
+    assert situation.kind.evacuate_subscribers(situation.state, WHY, {"b00"}, 500) == []
 
 
 def test_a_broker_with_more_subscribers_than_a_plan_may_move_keeps_them_with_a_reason() -> None:

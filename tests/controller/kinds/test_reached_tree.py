@@ -143,3 +143,27 @@ def test_moved_subscribers_cost_what_they_would_have_cost_there(seed: int) -> No
         moved = dataclasses.replace(sets, words=sets.words | delivered, delivered=delivered).at_homes(homes)
         total += overlay_cost(reached.configuration, start.state.inventory, moved).total_per_s * sets.span_s
     assert reached.cost_per_s == pytest.approx(total / sum(window.sets.span_s for window in start.state.windows))
+
+
+def test_subscribers_that_may_move_change_no_cost_unless_reported() -> None:
+    """Each leaves the home where it is registered; one that has left since moves nowhere, if clients stay."""
+    tree = line_of(3)
+    sets = publishers_of(tree.brokers, {"p": ("b00", [{"b00", "b02"}] * 9)})
+    window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b00"}, movable={"s": "b02"})
+    inventory = dataclasses.replace(inventory_of(tree, {}), clients_stay=True)
+    placed = TreeConfiguration.of(0, tree.brokers, tree.links, {"p": "b00"})
+    start = ReachedTree(TreeState(placed, inventory, (window,)))
+    to_the_middle = proposal_of(moves=(ClientMove("s", "b02", "b01"),))
+    reached = start.after(to_the_middle)
+    assert (reached.cost_per_s, reached.configuration) == (start.cost_per_s, placed)
+    assert (reached.state.newest.movable, start.state.newest.movable) == ({"s": "b01"}, {"s": "b02"})
+    with pytest.raises(HomeError, match="subscriber s would leave b02, but its home is b01"):
+        reached.after(to_the_middle)
+    with pytest.raises(KeyError, match="b9"):
+        start.after(proposal_of(moves=(ClientMove("s", "b02", "b9"),)))
+    gone = start.after(proposal_of(moves=(ClientMove("gone", "b02", "b01"),)))
+    assert (gone.cost_per_s, gone.state.newest.movable) == (start.cost_per_s, {"s": "b02"})
+    with pytest.raises(HomeError, match="publisher p would leave b02"):
+        start.after(proposal_of(moves=(ClientMove("p", "b02", "b01"),)))
+    swap = proposal_of(removed=(link("b01", "b02"),), added=(link("b00", "b02"),))
+    assert reached.after(swap).cost_per_s == start.after(swap).cost_per_s < start.cost_per_s

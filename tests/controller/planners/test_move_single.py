@@ -75,3 +75,14 @@ def test_bounds_are_kept() -> None:
     tight = state_of(0, caps_per_s=1.0)
     for proposal, after in single_moves("p", tight, 1, 1e9, 1e-9):
         assert (after.tree_costs.loads_per_s <= tight.tree_costs.loads_per_s * 1.001).all(), proposal
+
+
+def test_a_reported_subscriber_that_may_move_has_its_price() -> None:
+    """What it receives is known, and where it is then registered, too."""
+    state = state_of(0)
+    ((proposal, after),) = single_moves("p", state, 1, 1e9, 1e-9)
+    (move,) = proposal.moves
+    windows = (*state.windows[:-1], replace(state.newest, movable={move.client: move.home_from, "other": "b1"}))
+    reached = ReachedTree(TreeState(state.configuration, state.inventory, windows)).after(proposal)
+    assert reached.cost_per_s == pytest.approx(ReachedTree(after).cost_per_s)
+    assert reached.state.newest.movable == {move.client: move.home_to, "other": "b1"}

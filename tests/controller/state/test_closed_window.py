@@ -35,3 +35,15 @@ def test_a_window_over_fewer_brokers_drops_the_data_of_the_others() -> None:
     assert sorted(seen.epochs) == sorted(seen.boots) == ["a", "b", "c"]
     assert window.over(("a", "b", "c")) is seen
     assert window.over(FOUR) is window
+
+
+def test_subscribers_that_may_move_follow_what_is_assumed_of_them() -> None:
+    """Alone if their deliveries are known, or with all subscribers of their broker."""
+    homes = {"s1": "a", "s2": "a", "s3": "d"}
+    window = ClosedWindow(0, 1000, sets_of(FOUR, [{"a"}]), movable=homes, single={"s1": ("a", 7)})
+    assert window.over(("a", "b", "c")).movable == {"s1": "a", "s2": "a"}
+    assert window.with_subscribers_moved({"a": "b"}).movable == {"s1": "b", "s2": "b", "s3": "d"}
+    assert window.with_parts_moved({("a", 7): "c", ("a", 8): "d"}).movable == {"s1": "c", "s2": "a", "s3": "d"}
+    assert window.without_movable().movable == {}
+    other = ClosedWindow(0, 1000, sets_of(FOUR, [{"a"}]))
+    assert other.without_movable() is other

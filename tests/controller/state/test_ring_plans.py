@@ -169,9 +169,9 @@ def test_hundreds_of_moves_are_counted_but_not_listed() -> None:
     (text,) = [effect.event.text for effect in transition.start(0) if isinstance(effect, EmitEvent)]
     assert text == (
         "plan-1: epoch 0 -> 1, 2 ring IDs reassigned (b00 ID 0 -> 7, b07 ID 7 -> 0), "
-        "214 users move (u000 b00 -> b01, u001 b00 -> b01, u002 b00 -> b01 and 211 more)"
+        "214 clients move (u000 b00 -> b01, u001 b00 -> b01, u002 b00 -> b01 and 211 more)"
     )
-    assert changes_text(placing(("u", "b00", "b01")), "users") == "1 user moves (u b00 -> b01)"
+    assert changes_text(placing(("u", "b00", "b01"))) == "1 client moves (u b00 -> b01)"
     assert changes_text(reassigning(("b00", 0, 9))) == "1 ring ID reassigned (b00 ID 0 -> 9)"
     placed = changes_text(reassigning(("b00", -1, 4097)), has_places=True)
     assert placed == "1 place changed (b00 no place -> cluster 1 in region 1)"

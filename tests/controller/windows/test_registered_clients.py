@@ -135,3 +135,23 @@ def test_subscribers_without_topics_are_counted_where_they_are() -> None:
     clients.remove("s3")
     assert clients.subscribers_at == {"b2": 1}
     assert clients.subscription_count == 2
+
+
+def test_subscribers_that_may_move_are_kept_with_their_homes() -> None:
+    """Neither publishers nor users are among them, nor one that may no longer move. What was returned stays."""
+    clients = RegisteredClients()
+    clients.put(Client("s1", Role.SUBSCRIBER, "b1", (), 0.0, 0))
+    for name in ("s2", "s3", "s4"):
+        clients.put(Client(name, Role.SUBSCRIBER, "b1", (), 0.0, 0, may_move=True))
+    clients.put(Client("p", Role.PUBLISHER, "b1", (), 0.0, 0, may_move=True))
+    clients.put(Client("u", Role.SUBSCRIBER, "b1", (), 0.0, 0, ("t",), may_move=True))
+    first = clients.movable
+    assert first == dict.fromkeys(("s2", "s3", "s4"), "b1")
+    clients.put(Client("s5", Role.SUBSCRIBER, "b1", (), 0.0, 1))
+    clients.remove("s5")
+    assert clients.movable is first
+    clients.put(Client("s2", Role.SUBSCRIBER, "b2", (), 0.0, 1, may_move=True))
+    clients.put(Client("s3", Role.SUBSCRIBER, "b1", (), 0.0, 1))
+    clients.remove("s4")
+    assert (clients.movable, len(first)) == ({"s2": "b2"}, 3)
+    assert clients.subscribers_at == {"b1": 2, "b2": 1}
