@@ -23,6 +23,7 @@ class NoteKind(StrEnum):
     DRAINED = "drained"  # ``broker`` has handed over everything from before ``epoch``.
     ABORTED = "aborted"  # The plan to ``epoch`` is over, and the subscription stays.
     READY = "ready"  # From the agent: it is at both homes, and ``count`` begins here.
+    REFUSED = "refused"  # From the agent: it cannot bring the subscription to its next home.
     STAYS = "stays"  # From the agent: this client's subscriptions cannot move.
 
 

@@ -28,6 +28,7 @@ ANSWER_S_MAX = 90.0  # Without a word about the plan for this long, its end here
 DRAIN_S_MAX = 75.0  # A node gives up draining after 60 s.
 REPEATS_S_MAX = 30.0
 UNKNOWN_HOME = "?"
+ECHOES = (NoteKind.STAYS, NoteKind.REFUSED)  # Of what the agent itself has said.
 
 
 class NatsMoves:
@@ -55,7 +56,7 @@ class NatsMoves:
     def take_note(self, upstream: Upstream, note: AgentNote) -> None:
         """Handle what a node says, or the echo of what this agent has said to one."""
         session, number = self._session, number_in(note.subscription)
-        if note.kind is NoteKind.STAYS or client_of(note.subscription) != session.client.name:
+        if note.kind in ECHOES or client_of(note.subscription) != session.client.name:
             return
         if note.kind is NoteKind.MOVE:
             self._begin(upstream, number, note)
@@ -83,12 +84,13 @@ class NatsMoves:
     def _begin(self, upstream: Upstream, number: int, note: AgentNote) -> None:
         session, subscription = self._session, self._session.client.numbered(number)
         if session.client.stays_because:
-            session.write_note(upstream.broker, AgentNote(NoteKind.STAYS, broker=upstream.broker))
+            session.write_note(upstream.broker, AgentNote(NoteKind.STAYS))
+            self._refuse(upstream.broker, note.subscription, note.epoch)
             return
         is_here = subscription is not None and subscription.home == upstream.broker
         if not is_here or note.broker not in session.homes.brokers or note.broker == upstream.broker:
             log.warning("order_refused", client=session.client.name, subscription=note.subscription, to=note.broker)
-            session.counts["orders_refused"] += 1
+            self._refuse(upstream.broker, note.subscription, note.epoch)
             return
         self._forget_arrived(number)
         if number in self.moving:
@@ -108,8 +110,7 @@ class NatsMoves:
             upstream = await self._connection_to(note.broker)
         except UpstreamError as error:
             log.warning("move_refused", client=session.client.name, to=note.broker, reason=str(error))
-            session.counts["moves_refused"] += 1
-            self._stop(number)
+            self._stop_refused(number)
             return
         subscription = session.client.numbered(number)
         if subscription is not None and number in self.moving:
@@ -129,9 +130,19 @@ class NatsMoves:
             if move.home_to == broker and self._is_named(number, text)
         ]  # fmt: skip
         for number in here:
-            self._session.counts["moves_refused"] += 1
-            self._stop(number)
+            self._stop_refused(number)
         return bool(here)
+
+    def _stop_refused(self, number: int) -> None:
+        """Let a subscription stay, and the plan with it: the next home does not take it."""
+        move = self.moving.get(number)
+        if move is not None:
+            self._refuse(move.home_from, *self._names[number])
+        self._stop(number)
+
+    def _refuse(self, broker: str, name: str, epoch: int) -> None:
+        self._session.counts["moves_refused"] += 1
+        self._session.write_note(broker, AgentNote(NoteKind.REFUSED, name, epoch))
 
     def _is_named(self, number: int, text: str) -> bool:
         subscription = self._session.client.numbered(number)
@@ -239,7 +250,7 @@ class NatsMoves:
             if broker == move.home_from and move.switched_to:
                 move.is_drained = True
             elif broker == move.home_to and not move.switched_from:
-                self._stop(number)
+                self._stop_refused(number)
             elif subscription is not None:
                 self._drop(number)
                 session.homes.restart([subscription], move.home_to if broker == move.home_from else move.home_from)

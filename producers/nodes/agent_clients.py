@@ -24,6 +24,7 @@ from regraft.producers.brokers.match_content import Filter, matches
 from regraft.producers.nodes.connectors.connector import NoteLine
 from regraft.schemas.agent_names import client_of
 from regraft.schemas.agent_note import AgentNote, NoteKind
+from regraft.schemas.command import Command
 
 STAYING_MAX = 10_000  # Clients whose agents say that they stay; of further ones plans may try to move some.
 
@@ -47,20 +48,24 @@ class _Beside:
 
 
 class AgentClients:
-    """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on."""
+    """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on.
+
+    ``on_refused`` is called with one that its agent cannot bring to where the plan under way wants it.
+    """
 
     def __init__(
         self, broker: str, ask: Callable[[ReadyRequest], None], on_home: Callable[[str, Filter], None]
     ) -> None:
+        self.on_refused: Callable[[str], None] = lambda _name: None
         self._broker, self._ask, self._on_home = broker, ask, on_home
         self._line: NoteLine | None = None
         self._subscriptions: dict[str, _Beside] = {}
         self._moving: dict[str, _Beside] = {}  # Those that the plan under way brings or moves away.
         self._staying: dict[str, None] = {}
 
-    def connect(self, line: NoteLine | None) -> None:
+    def connect(self, line: NoteLine | None, on_refused: Callable[[str], None]) -> None:
         """Reach agents by this line from now on; None if the broker has none."""
-        self._line = line
+        self._line, self.on_refused = line, on_refused
         if line is not None:
             line.on_note = self._take_note
 
@@ -84,6 +89,12 @@ class AgentClients:
     def may_move(self, name: str) -> bool:
         """Return True if a plan may move a subscription from here."""
         return name in self._subscriptions and self._line is not None and client_of(name) not in self._staying
+
+    def may_obey(self, command: Command) -> bool:
+        """Return True if all that a plan moves away from here is beside agents, and may move."""
+        moved = [move.client for move in command.moves if move.home_from == self._broker]
+        is_emptied = any(move.home_from == self._broker for move in command.subscribers_moved)
+        return not is_emptied and all(map(self.may_move, moved))
 
     def groups_of(self, subscriptions: Collection[str]) -> frozenset[str]:
         """Return the queue groups of those subscriptions that are beside agents."""
@@ -119,10 +130,11 @@ class AgentClients:
         if note.kind is NoteKind.STAYS:
             self._stay(client)
         beside = self._subscriptions.get(name)
-        is_own = beside is not None and client_of(name) == client
-        if beside is None or not is_own or note.kind is not NoteKind.READY or note.epoch != beside.epoch:
+        if beside is None or client_of(name) != client or note.epoch != beside.epoch or not beside.is_going:
             return
-        if beside.is_going and not beside.is_counted:
+        if note.kind is NoteKind.REFUSED:
+            self.on_refused(name)
+        elif note.kind is NoteKind.READY and not beside.is_counted:
             beside.is_counted = True
             self._ask(ReadyRequest(note.epoch, name))
 

@@ -58,7 +58,7 @@ from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.sampled_blocks import FULL, Sampling
 from regraft.schemas.split_batch import split_batch
-from regraft.schemas.telemetry import ClientChange, LinkProbe, QueueSample, TelemetryBatch
+from regraft.schemas.telemetry import ClientChange, LinkProbe, TelemetryBatch
 
 log = structlog.get_logger(__name__)
 
@@ -102,14 +102,14 @@ class BrokerNode:
         self._changes_made: Counter[str] = Counter()
         self._batches_sent = 0
         self._heartbeats, self._heartbeat_rule = Heartbeats(), heartbeats
-        self._installs = 0
+        self._installs, self._prepared = 0, cast(Command | None, None)
         self._neighbours: tuple[str, ...] = ()
         self._candidates = frozenset(candidates)
         self._is_busy = False
         self._inbox: deque[tuple[str | None, Served]] = deque()
         self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client, lambda: core.epoch)
         self._agents = self.clients.agents
-        self._agents.connect(connector.agents)
+        self._agents.connect(connector.agents, self._refuse_move)
         self._groups = GroupHandlers(self.broker, partial(is_subscribed, core))
         self.clients.handlers = self._groups.choose
         self.wanted = WantedElsewhere(connector, self._serve, self._groups)
@@ -169,8 +169,8 @@ class BrokerNode:
 
     def obey(self, command: Command) -> None:
         """Execute a command; refuse one to prepare a move from this broker of clients without an agent."""
-        if command.phase is CommandPhase.PREPARE and not self._may_obey(command):
-            self._ports.send_result(self._refusal(command))
+        if command.phase is CommandPhase.PREPARE and not self._agents.may_obey(command):
+            self._refuse(command, NO_MOVES)
             return
         match command.phase:
             case CommandPhase.PREPARE:
@@ -181,15 +181,11 @@ class BrokerNode:
                 self._serve(None, command)
         self._sync_overlay()
 
-    def _may_obey(self, command: Command) -> bool:
-        moved = [move.client for move in command.moves if move.home_from == self.broker]
-        is_emptied = any(move.home_from == self.broker for move in command.subscribers_moved)
-        return not is_emptied and all(map(self._agents.may_move, moved))
-
     def _prepare(self, command: Command) -> None:
         """Prepare a plan; unless the core refuses, messages to brokers it admits are for their current incarnations."""
         joined = sorted(set(command.brokers_joined) - {self.broker})
         was_steady = self.core.phase is BrokerPhase.STEADY
+        self._prepared = command
         if was_steady:
             for peer in joined:
                 self.links.renew(peer)
@@ -285,11 +281,18 @@ class BrokerNode:
                 log.error("message_impossible", broker=self.broker, peer=source, reason=str(error), count=count)
             return []
 
-    def _refusal(self, command: Command) -> CommandResult:
-        return CommandResult(
-            command.plan, command.phase, self.broker, command.epoch_to, Outcome.REFUSED, NO_MOVES, 0,
-            int(self._now_ms()), (), command.term, command.digest, Refusal.PHASE,
+    def _refuse(self, command: Command, reason: str) -> None:
+        self._ports.send_result(
+            CommandResult(
+                command.plan, command.phase, self.broker, command.epoch_to, Outcome.REFUSED, reason, 0,
+                int(self._now_ms()), (), command.term, command.digest, Refusal.PHASE,
+            )
         )  # fmt: skip
+
+    def _refuse_move(self, name: str) -> None:
+        """Refuse the plan that is being prepared: the agent of a subscription cannot bring it to its next home."""
+        if self._prepared is not None and self.core.phase is BrokerPhase.PREPARING:
+            self._refuse(self._prepared, f"the agent of {name} cannot connect it to its next home: see the agent's log")
 
     def _sync_overlay(self) -> None:
         """Update links and clients after a possible change of the overlay."""
@@ -376,6 +379,7 @@ class BrokerNode:
         if not self._heartbeats.take_turn(self._heartbeat_rule, now_ms, has_news=is_wanted):
             return
         self._changes.clear()
+        own = queue_sample("", self.counters, len(self._inbox))
         batch = TelemetryBatch(
             broker=self.broker,
             boot=self.core.boot_ms,
@@ -383,14 +387,10 @@ class BrokerNode:
             time_ms=int(now_ms),
             epoch=self.core.epoch,
             deliveries=deliveries,
-            queues=self._samples(),
+            queues=(own, *map(self.links.sample, self.core.live_neighbours)),
             probes=tuple(LinkProbe(*each) for each in self.links.round_trips()),
             clients=changes,
         )
         for part in split_batch(batch):
             self._batches_sent += 1
             self._ports.send_batch(part)
-
-    def _samples(self) -> tuple[QueueSample, ...]:
-        service = queue_sample("", self.counters, len(self._inbox))
-        return (service, *(self.links.sample(peer) for peer in self.core.live_neighbours))

@@ -13,7 +13,7 @@ from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.nats_upstream import BrokerAddress
 from regraft.schemas.plan import ClientMove, PlanPhase
-from tests.producers.nodes.nats_servers import needs_nats
+from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.nats_site import NatsSite, nats_site
 from tests.producers.nodes.node_fleet import NodeLedger
 from tests.wait_until import PATIENCE_S
@@ -132,6 +132,11 @@ class MovingClients:
     async def _count(self, receiver: str, _message: Any) -> None:
         self.equal_count[receiver] += 1
 
+    async def close(self) -> None:
+        for client in self.clients.values():
+            await client.close()
+        await self.agent.close()
+
     async def publish(self) -> None:
         for name, client in self.clients.items():
             await client.publish(f"data.{name}", b"%d" % self.numbers[name])
@@ -183,7 +188,108 @@ async def _empty_a_broker(tmp_path: Path) -> None:
         account = moving.ledger.account(owed)
         assert not any(account.values()), account
         assert set(moving.equal_count.values()) == {sum(numbers.values())}
-        for client in moving.clients.values():
+        await moving.close()
+        assert not site.fleet.failures
+
+
+def test_a_client_stays_if_the_next_broker_refuses_its_login(tmp_path: Path) -> None:
+    """The plan is aborted at once, with the reason; what is published meanwhile comes as before."""
+    needs_nats()
+    asyncio.run(_refuse_a_login(tmp_path))
+
+
+async def _refuse_a_login(tmp_path: Path) -> None:
+    async with nats_site(tmp_path, LINE) as site:
+        agent = agent_at(site, "b02")
+        with NatsServer("strict", tmp_path, "authorization { user: others, password: secret }") as strict:
+            agent.brokers["b04"] = BrokerAddress("b04", "127.0.0.1", strict.client_port)
+            await agent.start("127.0.0.1", 0)
+            moving = MovingClients(agent, 1)
+            await moving.connect()
+            await until(lambda: len(registered(site, "b02")) == 2)
+            moves = [ClientMove(name, "b02", "b04") for name in registered(site, "b02")]
+            plan = await site.fleet.change_to(LINE.links, moves=moves)
+            assert plan.phase is PlanPhase.ABORTED
+            assert "cannot connect it to its next home" in plan.history[1].reason
+            assert {session.homes.home for session in agent.sessions} == {"b02"}
+            for _ in range(10):
+                await moving.publish()
+            await until(lambda: len(moving.ledger.came.get(("data.c0", "c0"), ())) == 10)
+            await until(lambda: not any(session.moves.moving for session in agent.sessions))
+            await moving.close()
+
+
+def test_clients_that_two_brokers_cannot_serve_stay(tmp_path: Path) -> None:
+    """A queue group belongs to its broker; so does a client that uses JetStream or refuses its own messages."""
+    needs_nats()
+    asyncio.run(_keep_some(tmp_path))
+
+
+async def _keep_some(tmp_path: Path) -> None:
+    import nats
+
+    async with nats_site(tmp_path, LINE) as site:
+        agent = agent_at(site, "b02")
+        await agent.start("127.0.0.1", 0)
+        url, groups = f"nats://127.0.0.1:{agent.port}", []
+        worker, streamer = await nats.connect(url), await nats.connect(url)
+        deaf = await nats.connect(url, no_echo=True)
+
+        async def note(message: Any) -> None:
+            groups.append(message.data)
+
+        await worker.subscribe("work", queue="workers", cb=note)
+        await streamer.subscribe("data.*")
+        await streamer.publish("$JS.API.INFO", b"")
+        await deaf.subscribe("data.*")
+        for client in (worker, streamer, deaf):
+            await client.flush()
+        reasons = sorted(session.client.stays_because for session in agent.sessions)
+        assert [reason[:20] for reason in reasons] == ["", "it refuses its own m", "it uses subjects of "]
+        await until(lambda: len(registered(site, "b02")) == 1)
+        moves = [ClientMove(name, "b02", "b03") for name in registered(site, "b02")]
+        assert (await site.fleet.change_to(LINE.links, moves=moves)).phase is PlanPhase.ABORTED
+        await until(lambda: not registered(site, "b02"))
+        await site.clients["b02"].publish("work", b"1")
+        await until(lambda: groups == [b"1"])
+        for client in (worker, streamer, deaf):
             await client.close()
         await agent.close()
-        assert not site.fleet.failures
+
+
+@pytest.mark.parametrize("which", ["old", "next"])
+@pytest.mark.parametrize("after_s", [0.0, 0.04, 0.2])
+def test_clients_go_on_when_a_broker_dies_while_they_move(which: str, after_s: float, tmp_path: Path) -> None:
+    """They restart at the other one; nothing is repeated, whatever the plan was doing."""
+    needs_nats()
+    asyncio.run(_kill_one(tmp_path, which, after_s))
+
+
+async def _kill_one(tmp_path: Path, which: str, after_s: float) -> None:
+    async with nats_site(tmp_path, LINE, DELAYS_S) as site:
+        agent = agent_at(site, "b02")
+        await agent.start("127.0.0.1", 0)
+        moving = MovingClients(agent, 2)
+        await moving.connect()
+        await until(lambda: len(registered(site, "b02")) == 4)
+        moves = [ClientMove(name, "b02", "b03") for name in registered(site, "b02")]
+        change = asyncio.create_task(site.fleet.change_to(LINE.links, moves=moves))
+        await asyncio.sleep(after_s)
+        lost, left = ("b02", "b03") if which == "old" else ("b03", "b02")
+        site.servers[lost].stop()
+        await until(lambda: {session.homes.home for session in agent.sessions} == {left})
+        number = 0
+
+        def all_hear() -> bool:
+            came = [moving.ledger.came.get(("data.b01", name), []) for name in moving.names]
+            return all(len(numbers) > 20 for numbers in came)
+
+        async with asyncio.timeout(PATIENCE_S):
+            while not all_hear():
+                await site.clients["b01"].publish("data.b01", b"%d" % number)
+                number += 1
+                await asyncio.sleep(0.01)
+        for numbers in moving.ledger.came.values():
+            assert len(numbers) == len(set(numbers))
+        change.cancel()
+        await moving.close()
