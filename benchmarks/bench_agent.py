@@ -1,0 +1,145 @@
+"""Measure what an agent between clients and a NATS server costs, beside direct connections in the same run.
+
+``python -m benchmarks.bench_agent [--json FILE]``. Reports the round trip of a message to oneself (medians, alternating
+between both ways), and messages per second from one client to another, with what a CPU second of the agent carries.
+Limits: 0.3 ms more for a round trip, 20,000 messages per second. Needs a NATS server (the extra ``nats``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+from regraft.infra.local.nats_server import start_nats_service
+from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.find_port import LOOPBACK, choose_ports
+from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+
+ROUNDS, PAUSE_S = 2_000, 0.001
+MESSAGES, SIZE_BYTES, BURST = 200_000, 128, 200
+ADDED_MS_MAX, PER_S_MIN = 0.3, 20_000
+WAIT_S_MAX = 20.0
+
+
+class Client:
+    """A client as bare as possible, so that its own cost hides little of the agent's."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection((LOOPBACK, port), WAIT_S_MAX)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.recv(65_536)
+        self.ask(b'CONNECT {"verbose":false,"headers":true,"lang":"bench"}\r\n')
+
+    def ask(self, lines: bytes) -> None:
+        """Send lines, and wait until the server has handled them."""
+        self.socket.sendall(lines + b"PING\r\n")
+        seen = b""
+        while not seen.endswith(b"PONG\r\n"):
+            seen += self.socket.recv(65_536)
+
+    def round_trip_ms(self, subject: bytes) -> float:
+        """Return how long a message to oneself takes."""
+        began_s = time.perf_counter()
+        self.socket.sendall(b"PUB %b 5\r\nhello\r\n" % subject)
+        seen = b""
+        while not seen.endswith(b"hello\r\n"):
+            seen += self.socket.recv(65_536)
+        return (time.perf_counter() - began_s) * 1_000
+
+
+def throughput_per_s(publisher: Client, subscriber: Client, subject: bytes) -> float:
+    """Return the messages per second that arrive when one client sends as fast as they are taken."""
+    subscriber.ask(b"SUB " + subject + b" 9\r\n")
+    message = b"PUB %b %d\r\n%b\r\n" % (subject, SIZE_BYTES, b"x" * SIZE_BYTES)
+    expected = MESSAGES * len(b"MSG %b 9 %d\r\n%b\r\n" % (subject, SIZE_BYTES, b"x" * SIZE_BYTES))
+
+    def send() -> None:
+        for _ in range(MESSAGES // BURST):
+            publisher.socket.sendall(message * BURST)
+
+    sender, began_s, came = threading.Thread(target=send), time.perf_counter(), 0
+    sender.start()
+    while came < expected:
+        came += len(subscriber.socket.recv(1 << 20))
+    took_s = time.perf_counter() - began_s
+    sender.join()
+    return MESSAGES / took_s
+
+
+def start_agent(server_port: int, directory: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start an agent beside the server; return its process and its port."""
+    brokers, port = directory / "brokers.json", choose_ports(1)[0]
+    brokers.write_text(json.dumps({"b01": f"nats://{LOOPBACK}:{server_port}"}))
+    command = [sys.executable, "-m", "regraft", "agent", "--broker", "b01", "--brokers", str(brokers)]
+    process = subprocess.Popen([*command, "--listen", f"{LOOPBACK}:{port}"], stderr=subprocess.DEVNULL)
+    until_s = time.monotonic() + WAIT_S_MAX
+    while time.monotonic() < until_s:
+        try:
+            socket.create_connection((LOOPBACK, port), 1).close()
+            return process, port
+        except OSError:
+            time.sleep(0.05)
+    process.kill()
+    raise SystemExit(f"the agent does not listen on {LOOPBACK}:{port} after {WAIT_S_MAX:g} s")
+
+
+def measure(ports: dict[str, int], agent: psutil.Process) -> list[Figure]:
+    """Return the figures of both ways."""
+    ends = {way: Client(port) for way, port in ports.items()}
+    for way, client in ends.items():
+        client.ask(b"SUB echo.%b 1\r\n" % way.encode())
+    rounds: dict[str, list[float]] = {way: [] for way in ports}
+    for _ in range(ROUNDS):
+        for way, client in ends.items():
+            rounds[way].append(client.round_trip_ms(b"echo." + way.encode()))
+            time.sleep(PAUSE_S)
+    figures = [Figure("round_trip", {"way": way}, statistics.median(took), "ms") for way, took in rounds.items()]
+    for way, port in ports.items():
+        before = agent.cpu_times()
+        per_s = throughput_per_s(Client(port), Client(port), b"load." + way.encode())
+        after = agent.cpu_times()
+        figures.append(Figure("messages", {"way": way}, per_s, "1/s"))
+        if way == "agent":
+            cpu_s = after.user + after.system - before.user - before.system
+            figures.append(Figure("messages_per_cpu", {"way": way}, MESSAGES / cpu_s, "1/s"))
+    figures.append(Figure("memory", {"way": "agent"}, agent.memory_info().rss / 2**20, "MiB"))
+    return figures
+
+
+def main() -> None:
+    """Measure, print and check the limits."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, Supervisor() as supervisor:
+        directory = Path(name)
+        server_port = start_nats_service(supervisor, "b01", directory).client_port
+        process, port = start_agent(server_port, directory)
+        try:
+            figures = measure({"direct": server_port, "agent": port}, psutil.Process(process.pid))
+        finally:
+            process.terminate()
+            process.wait(WAIT_S_MAX)
+    for figure in figures:
+        print(f"{figure.name:18} {figure.where['way']:8} {figure.value:12,.3f} {figure.unit}")
+    if arguments.json is not None:
+        write_figures(arguments.json, run_facts({"messages": MESSAGES, "size_bytes": SIZE_BYTES}, 0), figures)
+    values = {(figure.name, figure.where["way"]): figure.value for figure in figures}
+    added_ms = values["round_trip", "agent"] - values["round_trip", "direct"]
+    assert added_ms <= ADDED_MS_MAX, f"an agent adds {added_ms:.2f} ms to a round trip: at most {ADDED_MS_MAX}"
+    per_s = values["messages", "agent"]
+    assert per_s >= PER_S_MIN, f"an agent carries {per_s:,.0f} messages/s: at least {PER_S_MIN:,}"
+
+
+if __name__ == "__main__":
+    main()
