@@ -10,6 +10,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Mapping
+from typing import cast
 
 from regraft.producers.agents.nats_session import NatsSession
 from regraft.producers.agents.nats_upstream import BrokerAddress
@@ -27,7 +28,7 @@ class Agent:
         self._run = _in_digits(int(time.time() * 1_000))
         self._sessions: set[NatsSession] = set()
         self._server: asyncio.Server | None = None
-        self._count = 0
+        self._count, self._tls = 0, cast(ssl.SSLContext | None, None)
 
     @property
     def sessions(self) -> list[NatsSession]:
@@ -41,8 +42,9 @@ class Agent:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        """Listen; raise OSError if that is not possible."""
-        self._server = await asyncio.get_running_loop().create_server(self._begin, host, port, ssl=tls)
+        """Listen; raise OSError if that is not possible. Clients have to encrypt if ``tls`` is given."""
+        self._tls = tls
+        self._server = await asyncio.get_running_loop().create_server(self._begin, host, port)
 
     def _begin(self) -> asyncio.Protocol:
         if len(self._sessions) >= CLIENTS_MAX:
@@ -50,8 +52,9 @@ class Agent:
             return _Refusal()
         self._count += 1
         session = NatsSession(
-            f"{self.name}.{self._run}-{self._count}", self.brokers, self._home, self.counts, self._sessions.discard
-        )
+            f"{self.name}.{self._run}-{self._count}", self.brokers, self._home, self.counts, self._sessions.discard,
+            self._tls,
+        )  # fmt: skip
         self._sessions.add(session)
         return session
 

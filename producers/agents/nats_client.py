@@ -121,9 +121,11 @@ class NatsClient:
         return b" ".join(words) + b"\r\n"
 
 
-def info_line(facts: dict[str, Any]) -> bytes:
-    """Return what the agent says of a server to its client."""
+def info_line(facts: dict[str, Any], *, needs_tls: bool) -> bytes:
+    """Return what the agent says of a server to its client, and whether the client has to encrypt."""
     shown = {key: value for key, value in facts.items() if key not in LEFT_OUT}
+    if needs_tls:
+        shown |= {"tls_required": True, "tls_available": True}
     return b"INFO " + json.dumps(shown).encode() + b"\r\n"
 
 

@@ -7,6 +7,7 @@ belongs to :mod:`producers.agents.move_subscription`; how connections open to :m
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, cast
@@ -35,17 +36,17 @@ log = structlog.get_logger(__name__)
 
 
 class NatsSession(asyncio.Protocol):
-    """One client. ``brokers`` are all that it may be taken to, ``home`` where it begins."""
+    """One client. ``brokers`` are all that it may be taken to, ``home`` where it begins; it encrypts with ``tls``."""
 
     def __init__(
         self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
-        on_end: Callable[[NatsSession], None],
+        on_end: Callable[[NatsSession], None], tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self.client, self.counts = NatsClient(name), counts
         self.homes = NatsHomes(self, brokers, home)
         self.moves = NatsMoves(self)
         self.publishing = NatsPublishing(self)
-        self._on_end = on_end
+        self._on_end, self._tls = on_end, tls
         self._transport: asyncio.Transport | None = None
         self._reader, self._held = FrameReader(), bytearray()
         self._holds: set[str] = set()
@@ -65,8 +66,20 @@ class NatsSession(asyncio.Protocol):
     async def _begin(self) -> None:
         facts = await self.homes.open_first()
         if facts is not None:
-            self._write(info_line(facts))
-            self.release("opening")
+            self._write(info_line(facts, needs_tls=self._tls is not None))
+            if self._tls is None or await self._secure(self._tls):
+                self.release("opening")
+
+    async def _secure(self, tls: ssl.SSLContext) -> bool:
+        """Encrypt the client's connection, as NATS does, behind the first line; return False if that fails."""
+        assert self._transport is not None
+        try:
+            secure = await asyncio.get_running_loop().start_tls(self._transport, self, tls, server_side=True)
+        except (OSError, ssl.SSLError) as error:
+            self.end(f"no TLS with the client: {error}")
+            return False
+        self._transport = secure or self._transport
+        return secure is not None
 
     def data_received(self, data: bytes) -> None:
         """Handle what the client sends, unless it has to wait."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.nats_upstream import BrokerAddress
@@ -293,3 +296,44 @@ async def _kill_one(tmp_path: Path, which: str, after_s: float) -> None:
             assert len(numbers) == len(set(numbers))
         change.cancel()
         await moving.close()
+
+
+def test_both_sides_may_be_encrypted_and_log_in(tmp_path: Path) -> None:
+    """Each client has its own login at the broker; an agent does not accept a broker of another authority."""
+    needs_nats()
+    asyncio.run(_encrypt(tmp_path))
+
+
+SECURE = """tls {{ cert_file: "{certificate}", key_file: "{key}" }}
+authorization {{ users: [ {{ user: web, password: secret }} ] }}"""
+
+
+async def _encrypt(tmp_path: Path) -> None:
+    import nats
+
+    authority, stranger = LocalAuthority(tmp_path / "tls"), LocalAuthority(tmp_path / "other")
+    issued = authority.issue("server")
+    extra = SECURE.format(certificate=issued.certificate_file, key=issued.key_file)
+    listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    listening.load_cert_chain(issued.certificate_file, issued.key_file)
+    trust = ssl.create_default_context(cafile=authority.ca_file)
+    with NatsServer("b01", tmp_path, extra) as server:
+        address = BrokerAddress("b01", "127.0.0.1", server.client_port, trust)
+        agent = Agent("web1", {"b01": address}, "b01")
+        await agent.start("127.0.0.1", 0, listening)
+        client = await nats.connect(f"tls://127.0.0.1:{agent.port}", tls=trust, user="web", password="secret")
+        waiting = await client.subscribe("a.b")
+        await client.publish("a.b", b"hello")
+        assert (await waiting.next_msg(PATIENCE_S)).data == b"hello"
+        await client.close()
+        with pytest.raises(nats.errors.Error):
+            await nats.connect(
+                f"tls://127.0.0.1:{agent.port}", tls=trust, user="web", password="wrong", allow_reconnect=False
+            )
+        await agent.close()
+        distrust = ssl.create_default_context(cafile=stranger.ca_file)
+        doubtful = Agent("web2", {"b01": replace(address, tls=distrust)}, "b01")
+        await doubtful.start("127.0.0.1", 0)
+        reader, _ = await asyncio.open_connection("127.0.0.1", doubtful.port)
+        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+        await doubtful.close()
