@@ -16,6 +16,8 @@ NOTES_SID, PRIVATE_SID, FLUSH_SID = b"regraft-n", b"regraft-p", b"regraft-f"
 OWN_SIDS = frozenset({NOTES_SID, PRIVATE_SID, FLUSH_SID})
 SUBSCRIPTIONS_MAX = 10_000  # Of one client.
 FLUSH = "REGRAFT_FLUSH."
+NOT_FOR_CLIENTS = b"_REGRAFT."
+FLUSH_LINES = (b"MSG REGRAFT_FLUSH.", b"HMSG REGRAFT_FLUSH.")  # What a client gets that wants everything.
 # In what a server says: the agent passes on messages, not who else there is, and has the only TLS with the server.
 LEFT_OUT = ("connect_urls", "ws_connect_urls", "ldm", "tls_required", "tls_verify", "tls_available")
 
@@ -65,6 +67,8 @@ class NatsClient:
 
     def subscribe(self, words: list[bytes], home: str) -> Subscription:
         """Note a new subscription; raise FrameError if it is none, or one too many."""
+        if len(words) not in (3, 4):
+            raise FrameError(f"{b' '.join(words)[:80]!r} is not a subscription")
         subject, queue, sid = words[1], words[2] if len(words) == 4 else b"", words[-1]
         if sid in OWN_SIDS or len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
             raise FrameError(f"a client has at most {SUBSCRIPTIONS_MAX} subscriptions, with its own sids")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 LINE_BYTES_MAX = 64 << 10
 PAYLOAD_BYTES_MAX = 64 << 20  # The most that a server can be set to accept.
 END = b"\r\n"
-WITH_PAYLOAD = frozenset({b"PUB", b"HPUB", b"MSG", b"HMSG"})
+WITH_PAYLOAD = {b"PUB": 3, b"HPUB": 4, b"MSG": 4, b"HMSG": 5}  # And the fewest words that each has.
 
 
 class FrameError(ValueError):
@@ -72,9 +72,8 @@ class FrameReader:
 
 
 def _payload_size(words: list[bytes]) -> int:
-    count_min = 4 if words[0] == b"HPUB" else 3
     sizes = words[-2:] if words[0] in (b"HPUB", b"HMSG") else words[-1:]
-    if len(words) < count_min or not all(size.isdigit() and len(size) < 10 for size in sizes):
+    if len(words) < WITH_PAYLOAD[words[0]] or not all(size.isdigit() and len(size) < 10 for size in sizes):
         raise FrameError(f"{b' '.join(words)[:80]!r} is not a message")
     if int(sizes[0]) > int(sizes[-1]) or int(sizes[-1]) > PAYLOAD_BYTES_MAX:
         raise FrameError(f"{b' '.join(words)[:80]!r} has sizes that no message has")

@@ -16,7 +16,9 @@ import structlog
 
 from regraft.producers.agents.nats_client import (
     FLUSH,
+    FLUSH_LINES,
     FLUSH_SID,
+    NOT_FOR_CLIENTS,
     NOTES_SID,
     PRIVATE_SID,
     NatsClient,
@@ -33,6 +35,9 @@ from regraft.schemas.agent_names import ORDERS, PRIVATE
 from regraft.schemas.agent_note import AgentNote, note_bytes, note_of
 
 log = structlog.get_logger(__name__)
+
+DIGITS_MAX = 12  # Of a number of a subscription.
+CHOOSING = (b"PUB", b"HPUB", b"SUB")  # The frames of a client that name a subject.
 
 
 class NatsSession(asyncio.Protocol):
@@ -92,6 +97,8 @@ class NatsSession(asyncio.Protocol):
             for frame in self._reader.feed(data):
                 if self._holds:  # The frame before has made all others wait.
                     self._held += frame.raw
+                elif self._is_refused(frame):
+                    self.counts["own_subject"] += 1
                 elif upstream is not None and frame.words[0] in (b"PUB", b"HPUB"):
                     self.client.note_published(frame.words[1])
                     out.append(frame.raw)
@@ -105,6 +112,14 @@ class NatsSession(asyncio.Protocol):
         self._flush(upstream, out)
         if self._holds:
             self._held += self._reader.take_rest()
+
+    def _is_refused(self, frame: Frame) -> bool:
+        """Return True, and say so, for a subject by which nodes and agents reach each other."""
+        words = frame.words
+        if words[0] not in CHOOSING or len(words) < 2 or not words[1].startswith(NOT_FOR_CLIENTS):
+            return False
+        self._write(b"-ERR 'Permissions Violation: %b belongs to agents'\r\n" % words[1][:80])
+        return True
 
     def _flush(self, upstream: Upstream | None, out: list[bytes]) -> None:
         if out and upstream is not None:
@@ -246,6 +261,8 @@ class NatsSession(asyncio.Protocol):
     def _take_message(self, upstream: Upstream, frame: Frame) -> None:
         sid = frame.words[2]
         subscription = self.client.subscriptions.get(sid)
+        if subscription is not None and frame.words[1].startswith(NOT_FOR_CLIENTS):
+            return  # It wants everything.
         if subscription is None:
             self._take_own(upstream, sid, frame)
         elif subscription.number in self.moves.moving:
@@ -261,7 +278,7 @@ class NatsSession(asyncio.Protocol):
         elif sid == PRIVATE_SID:
             rest = frame.words[1].removeprefix(f"{PRIVATE}{self.client.name}.".encode())
             number, _, subject = rest.partition(b".")
-            subscription = self.client.numbered(int(number)) if number.isdigit() else None
+            subscription = self.client.numbered(int(number)) if number.isdigit() and len(number) < DIGITS_MAX else None
             if subscription is not None and subject:
                 reply = frame.words[3] if len(frame.words) == 5 + (frame.words[0] == b"HMSG") else b""
                 raw = message_frame(subject, subscription.sid, reply, frame.headers_size, frame.payload)
@@ -272,6 +289,8 @@ class NatsSession(asyncio.Protocol):
 
     def deliver(self, subscription: Subscription, raw: bytes) -> None:
         """Hand a message to the client."""
+        if raw.startswith(FLUSH_LINES):
+            return
         subscription.delivered += 1
         self._out.append(raw)
         if 0 < subscription.count_max <= subscription.delivered:

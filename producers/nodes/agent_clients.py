@@ -7,6 +7,7 @@ where the agent begins to count, too: the agent then knows which copies are the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from regraft.schemas.agent_names import client_of
 from regraft.schemas.agent_note import AgentNote, NoteKind
 from regraft.schemas.command import Command
 
+ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
 STAYING_MAX = 10_000  # Clients whose agents say that they stay; of further ones plans may try to move some.
 
 
@@ -45,6 +47,7 @@ class _Beside:
     is_switched: bool = False
     was_under_way: bool = False
     count: int = 0
+    since_s: float = 0.0
 
 
 class AgentClients:
@@ -73,9 +76,20 @@ class AgentClients:
 
     def begin(self, name: str, group: str, filter_: Filter, epoch: int = -1) -> None:
         """Note a subscription here; the plan to ``epoch`` brings it, unless that is -1."""
-        beside = self._subscriptions[name] = _Beside(group, filter_, epoch, is_coming=epoch >= 0, is_counted=epoch >= 0)
+        is_coming = epoch >= 0
+        beside = _Beside(group, filter_, epoch, is_coming, is_counted=is_coming, since_s=time.monotonic())
+        self._subscriptions[name] = beside
         if beside.is_coming:
             self._moving[name] = beside
+
+    def forgotten(self) -> list[str]:
+        """Return subscriptions that no plan brings here any more although the broker reports them.
+
+        So it is if this overlay began afresh while agents kept what an earlier one had moved.
+        """
+        now_s = time.monotonic()
+        late = [name for name, each in self._moving.items() if now_s - each.since_s > ARRIVAL_S_MAX]
+        return [name for name in late if self._moving[name].is_coming and not self._moving[name].was_under_way]
 
     def end(self, name: str) -> tuple[bool, bool]:
         """Forget a subscription; return whether the core has to end it, and whether it is registered as being here."""

@@ -374,6 +374,7 @@ class BrokerNode:
         """Send a batch of telemetry if it has news or is due; the last one includes counts of spans not ended."""
         now_ms = self._now_ms()
         self.wanted.refresh(partial(subscriptions_in, self.core))
+        self.clients.restart_forgotten(self.core.takes_clients)
         deliveries, changes = self._cells.pop_changed(math.inf if is_last else now_ms), tuple(self._changes)
         is_wanted = is_last or has_news(deliveries, changes, self.core.phase)
         if not self._heartbeats.take_turn(self._heartbeat_rule, now_ms, has_news=is_wanted):

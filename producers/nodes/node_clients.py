@@ -99,6 +99,7 @@ class NodeClients:
         self._interests: dict[str, str | None] = {}  # Subject -> subscription, None until the core is asked.
         self._subjects: dict[str, str] = {}  # Subscription -> subject.
         self._subscriptions_made = 0
+        self._restarting: set[str] = set()  # Subjects of subscriptions that no plan brings here any more.
         self._own = f"{broker}.{incarnation}"
         self._stay_mark = f"{crc32(self._own.encode()):08x}"
         self._publisher(self._own)
@@ -158,6 +159,7 @@ class NodeClients:
         if subject not in self._interests:
             return
         self._subjects_unasked.pop(subject, None)
+        self._restarting.discard(subject)
         subscription = self._interests.pop(subject)
         self._interest_bytes -= len(subject.encode())
         if subscription is not None:
@@ -292,7 +294,9 @@ class NodeClients:
     def _subscribe_beside(self, subject: str, beside: AgentSubscription, filter_: Filter) -> None:
         """Ask for a subscription of a client beside an agent; one that a plan brings keeps its name."""
         epoch, name, group = beside.epoch, beside.name, parts_of(subject)[1]
-        if epoch <= self._epoch_of() or not beside.stay or name in self._subjects:
+        is_brought = epoch > self._epoch_of() and subject not in self._restarting
+        self._restarting.discard(subject)
+        if not is_brought or not beside.stay or name in self._subjects:
             self._subscriptions_made += 1
             epoch, name = -1, f"{beside.client}.{beside.number}~{self._stay_mark}-{self._subscriptions_made}"
         self._interests[subject], self._subjects[name] = name, subject
@@ -302,6 +306,18 @@ class NodeClients:
         else:
             self._on_change(name, Role.SUBSCRIBER, filter_)
             self._ask(SubscribeRequest(name, name, filter_))
+
+    def restart_forgotten(self, takes_clients: bool) -> None:
+        """Let subscriptions beside agents that no plan brings here begin as others."""
+        forgotten = self.agents.forgotten()
+        for name in forgotten:
+            subject = self._subjects.pop(name)
+            self.agents.end(name)
+            self._ask(CancelRequest(name))
+            self._interests[subject] = self._subjects_unasked[subject] = None
+            self._restarting.add(subject)
+        if forgotten:
+            self.settle(takes_clients)
 
     def confirm(self, subscription: str) -> str:
         """Note that a subscription has reached every publisher that it concerns; return its subject, if it has one."""

@@ -26,6 +26,7 @@ from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.live_view import decode_view, encode_keys
 from regraft.schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
+from tests.fuzz.agents_under_fuzz import feed_agents
 from tests.fuzz.connectors_under_fuzz import KINDS, feed_connectors
 from tests.fuzz.hostile_files import feed_inventories, feed_rules, feed_settings
 from tests.fuzz.hostile_sources import feed_sources
@@ -69,6 +70,7 @@ BOUNDARIES: dict[str, Callable[[random.Random, int, Path], Counter[str]]] = {
     "rules": lambda rng, count, _: feed_rules(rng, count),
     "settings": feed_settings,
     "links": lambda rng, count, _: feed_links(rng, count),
+    "agents": lambda rng, count, _: feed_agents(rng, count),
     "nats lines": lambda rng, count, _: feed_nats(rng, count),
     "mqtt packets": lambda rng, count, _: feed_mqtt(rng, count),
     "amqp properties": lambda rng, count, _: feed_amqp(rng, count),

@@ -125,12 +125,14 @@ class MovingClients:
 
         for name in self.names:
             client = self.clients[name] = await nats.connect(f"nats://127.0.0.1:{self.agent.port}")
-            await client.subscribe("data.>", cb=partial(self._receive, name))
+            await client.subscribe(">" if name == "c0" else "data.>", cb=partial(self._receive, name))
             await client.subscribe("same.*", cb=partial(self._count, name))
             await client.flush()
 
     async def _receive(self, receiver: str, message: Any) -> None:
-        self.ledger.take(message.subject, receiver, int(message.data))
+        if not message.subject.startswith("same."):  # A client that wants everything gets nothing of agents.
+            number = int(message.data) if message.subject.startswith("data.") else -1
+            self.ledger.take(message.subject, receiver, number)
 
     async def _count(self, receiver: str, _message: Any) -> None:
         self.equal_count[receiver] += 1

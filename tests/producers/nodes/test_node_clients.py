@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.brokers.broker_messages import AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
-from regraft.producers.nodes import node_clients
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    ArriveRequest,
+    CancelRequest,
+    SubscribeRequest,
+    UnadvertiseRequest,
+)
+from regraft.producers.nodes import agent_clients, node_clients
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.producers.nodes.node_clients import NodeClients
@@ -134,3 +140,36 @@ def test_no_publisher_is_called_like_a_subscription_or_the_broker(given_name: st
     publishers = {request.publisher for request in asked if isinstance(request, AdvertiseRequest)}
     assert not subscriptions & publishers
     assert all(name == "b01.1" or name.startswith("b01.1.p.") for name in publishers)
+
+
+def test_a_subscription_that_an_agent_has_brought_keeps_its_name() -> None:
+    """The plan that brings it is in the name of its queue group; one that no plan brings is named by the node."""
+    asked: list[Any] = []
+    clients = clients_of(asked)
+    clients.note_interest("a.b regraft-agent.web1.k3-1.2", True)
+    clients.note_interest("a.b regraft-agent.web1.k3-1.3~0badcafe-9@7", True)
+    clients.settle(True)
+    first, second = asked[-2:]
+    assert isinstance(first, SubscribeRequest)
+    assert first.subscription.startswith("web1.k3-1.2~")
+    assert isinstance(second, ArriveRequest)
+    assert (second.subscription, second.epoch) == ("web1.k3-1.3~0badcafe-9", 7)
+
+
+def test_a_subscription_that_no_plan_brings_any_more_begins_as_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overlay may begin afresh while agents keep what an earlier one had moved."""
+    asked: list[Any] = []
+    clients = clients_of(asked)
+    clients.note_interest("a.b regraft-agent.web1.k3-1.3~0badcafe-9@7", True)
+    clients.settle(True)
+    clients.restart_forgotten(True)
+    assert len(asked) == 2  # The broker's publisher, and the arrival.
+    monkeypatch.setattr(agent_clients, "ARRIVAL_S_MAX", -1.0)
+    clients.restart_forgotten(True)
+    assert asked[2] == CancelRequest("web1.k3-1.3~0badcafe-9")
+    assert isinstance(asked[3], SubscribeRequest)
+    assert asked[3].subscription.startswith("web1.k3-1.3~")
+    assert asked[3].subscription != "web1.k3-1.3~0badcafe-9"
+    clients.restart_forgotten(True)
+    clients.note_interest("a.b regraft-agent.web1.k3-1.3~0badcafe-9@7", False)
+    assert asked[4:] == [CancelRequest(asked[3].subscription)]
