@@ -19,6 +19,7 @@ from regraft.producers.agents.nats_upstream import Upstream
 log = structlog.get_logger(__name__)
 
 FLUSH_S_MAX = 5.0  # A client waits no longer than this.
+WAY_S_MAX = 30.0  # Until the overlay knows the way; the client does not wait for that.
 REPEAT_S = 0.1  # Until the overlay knows the subscription, messages to it go nowhere.
 HOLD = "publishing elsewhere"
 
@@ -64,12 +65,12 @@ class NatsPublishing:
         self._flushed = asyncio.Event()
         new.write(f"SUB {subject} {FLUSH_SID.decode()}\r\n".encode())
         try:
-            if not await self._comes(old, subject):  # Once before the client has to wait: the overlay knows the way.
+            if not await self._comes(old, subject, WAY_S_MAX):
                 return False
             self._session.hold(HOLD)
             self._flushed.clear()
             self._mark += 1  # Only what is published from here on counts.
-            return await self._comes(old, subject)
+            return await self._comes(old, subject, FLUSH_S_MAX)
         finally:
             self._flushed = None
             new.write(unsub_line(FLUSH_SID))
@@ -79,9 +80,9 @@ class NatsPublishing:
         if self._flushed is not None and payload == b"%d" % self._mark:
             self._flushed.set()
 
-    async def _comes(self, old: Upstream, subject: str) -> bool:
+    async def _comes(self, old: Upstream, subject: str, wait_s_max: float) -> bool:
         assert self._flushed is not None
-        for _ in range(int(FLUSH_S_MAX / REPEAT_S)):
+        for _ in range(int(wait_s_max / REPEAT_S)):
             old.write(publish_frame(subject.encode(), b"%d" % self._mark))
             try:
                 await asyncio.wait_for(self._flushed.wait(), REPEAT_S)

@@ -7,6 +7,7 @@ where the agent begins to count, too: the agent then knows which copies are the 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ from regraft.schemas.agent_note import AgentNote, NoteKind
 from regraft.schemas.command import Command
 
 ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
-STAYING_MAX = 10_000  # Clients whose agents say that they stay; of further ones plans may try to move some.
+READY_S_MAX = 8.0  # Within a plan's limit, so that it is aborted with a reason.
+REST_S = 600.0  # For this long, a client that could not be moved holds up no other plan.
+STAYING_MAX = 10_000  # Clients that stay; of further ones plans may try to move some.
 
 
 @dataclass(slots=True)
@@ -64,7 +67,7 @@ class AgentClients:
         self._line: NoteLine | None = None
         self._subscriptions: dict[str, _Beside] = {}
         self._moving: dict[str, _Beside] = {}  # Those that the plan under way brings or moves away.
-        self._staying: dict[str, None] = {}
+        self._staying: dict[str, float] = {}  # Clients that stay, and until when.
 
     def connect(self, line: NoteLine | None, on_refused: Callable[[str], None]) -> None:
         """Reach agents by this line from now on; None if the broker has none."""
@@ -129,6 +132,7 @@ class AgentClients:
         match effect:
             case SubscriberMoves(name, home_to, epoch):
                 beside.epoch, beside.is_going, beside.is_counted, beside.count = epoch, True, False, 0
+                beside.since_s = time.monotonic()
                 self._moving[name] = beside
                 self._write(name, NoteKind.MOVE, epoch, broker=home_to)
             case SubscriberAwaited(name, epoch):
@@ -142,23 +146,42 @@ class AgentClients:
     def _take_note(self, client: str, note: AgentNote) -> None:
         name = note.subscription
         if note.kind is NoteKind.STAYS:
-            self._stay(client)
+            self._stay(client, math.inf)
         beside = self._subscriptions.get(name)
         if beside is None or client_of(name) != client or note.epoch != beside.epoch or not beside.is_going:
             return
         if note.kind is NoteKind.REFUSED:
-            self.on_refused(name)
+            self._refuse(name)
         elif note.kind is NoteKind.READY and not beside.is_counted:
             beside.is_counted = True
             self._ask(ReadyRequest(note.epoch, name))
 
-    def _stay(self, client: str) -> None:
-        if client in self._staying or len(self._staying) >= STAYING_MAX:
-            return
-        self._staying[client] = None
+    def _refuse(self, name: str) -> None:
+        self.on_refused(name)
+        self._stay(client_of(name), time.monotonic() + REST_S)
+
+    def _stay(self, client: str, until_s: float) -> None:
+        if client in self._staying or len(self._staying) < STAYING_MAX:
+            is_new = client not in self._staying
+            self._staying[client] = max(until_s, self._staying.get(client, 0.0))
+            if is_new:
+                self._register_again(client)
+
+    def _register_again(self, client: str) -> None:
+        """Register a client's subscriptions again: whether they may move has changed."""
         for name, beside in self._subscriptions.items():
             if client_of(name) == client and not beside.is_coming:
-                self._on_home(name, beside.filter_)  # Registered again, as one that stays.
+                self._on_home(name, beside.filter_)
+
+    def refuse_late(self) -> None:
+        """Refuse a plan whose agents do not answer; clients that had to stay may move again after a while."""
+        now_s = time.monotonic()
+        for client in [client for client, until_s in self._staying.items() if until_s < now_s]:
+            del self._staying[client]
+            self._register_again(client)
+        for name, beside in list(self._moving.items()):
+            if beside.is_going and not beside.is_counted and now_s - beside.since_s > READY_S_MAX:
+                self._refuse(name)
 
     def note_published(self, notification: Notification) -> None:
         """Count what is published here, as long as it is of the old epoch."""

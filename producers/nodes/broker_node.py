@@ -292,7 +292,7 @@ class BrokerNode:
     def _refuse_move(self, name: str) -> None:
         """Refuse the plan that is being prepared: the agent of a subscription cannot bring it to its next home."""
         if self._prepared is not None and self.core.phase is BrokerPhase.PREPARING:
-            self._refuse(self._prepared, f"the agent of {name} cannot connect it to its next home: see the agent's log")
+            self._refuse(self._prepared, f"the agent of {name} cannot take it to its next home: see the agent's log")
 
     def _sync_overlay(self) -> None:
         """Update links and clients after a possible change of the overlay."""
@@ -375,6 +375,7 @@ class BrokerNode:
         now_ms = self._now_ms()
         self.wanted.refresh(partial(subscriptions_in, self.core))
         self.clients.restart_forgotten(self.core.takes_clients)
+        self._agents.refuse_late()
         deliveries, changes = self._cells.pop_changed(math.inf if is_last else now_ms), tuple(self._changes)
         is_wanted = is_last or has_news(deliveries, changes, self.core.phase)
         if not self._heartbeats.take_turn(self._heartbeat_rule, now_ms, has_news=is_wanted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.nats_upstream import BrokerAddress
+from regraft.producers.nodes import agent_clients
 from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.nats_site import NatsSite, nats_site
@@ -37,6 +39,13 @@ async def until(condition: Any) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+async def settle(ledger: NodeLedger, owed: dict[tuple[str, str], range]) -> None:
+    """Wait until nothing is missing, and then for what should not come."""
+    with suppress(TimeoutError):
+        await until(lambda: not ledger.account(owed)["lost"])
+    await asyncio.sleep(0.5)
 
 
 def registered(site: NatsSite, broker: str) -> list[str]:
@@ -93,9 +102,9 @@ async def _move_a_subscriber(tmp_path: Path) -> None:
         stop.set()
         await publishing
         await site.flush()
-        await asyncio.sleep(0.5)
         receivers = (*BROKERS, "moved")
         owed = {(f"data.{broker}", each): range(numbers[broker]) for broker in BROKERS for each in receivers}
+        await settle(ledger, owed)
         assert not any(ledger.account(owed).values())
         await client.close()
         await agent.close()
@@ -186,12 +195,13 @@ async def _empty_a_broker(tmp_path: Path) -> None:
         stop.set()
         await publishing
         await site.flush()
-        await asyncio.sleep(1)
         published = numbers | moving.numbers
         receivers = (*BROKERS, *moving.names)
         owed = {(f"data.{name}", each): range(count) for name, count in published.items() for each in receivers}
+        await settle(moving.ledger, owed)
         account = moving.ledger.account(owed)
         assert not any(account.values()), account
+        await until(lambda: min(moving.equal_count.values()) >= sum(numbers.values()))
         assert set(moving.equal_count.values()) == {sum(numbers.values())}
         await moving.close()
         assert not site.fleet.failures
@@ -215,7 +225,7 @@ async def _refuse_a_login(tmp_path: Path) -> None:
             moves = [ClientMove(name, "b02", "b04") for name in registered(site, "b02")]
             plan = await site.fleet.change_to(LINE.links, moves=moves)
             assert plan.phase is PlanPhase.ABORTED
-            assert "cannot connect it to its next home" in plan.history[1].reason
+            assert "cannot take it to its next home" in plan.history[1].reason
             assert {session.homes.home for session in agent.sessions} == {"b02"}
             for _ in range(10):
                 await moving.publish()
@@ -339,3 +349,35 @@ async def _encrypt(tmp_path: Path) -> None:
         reader, _ = await asyncio.open_connection("127.0.0.1", doubtful.port)
         assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
         await doubtful.close()
+
+
+def test_an_agent_that_does_not_answer_holds_up_one_plan_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client counts as one that stays for a while; the others leave with the next plan."""
+    needs_nats()
+    monkeypatch.setattr(agent_clients, "READY_S_MAX", 4.0)
+    asyncio.run(_ignore_orders(tmp_path))
+
+
+async def _ignore_orders(tmp_path: Path) -> None:
+    async with nats_site(tmp_path, LINE) as site:
+        agent = agent_at(site, "b02")
+        await agent.start("127.0.0.1", 0)
+        moving = MovingClients(agent, 1)
+        await moving.connect()
+        await site.clients["b02"].subscribe("data.>", queue="regraft-agent.silent.k3-1.1")
+        await site.flush()
+        await until(lambda: len(registered(site, "b02")) == 3)
+        change = asyncio.create_task(
+            site.fleet.change_to(LINE.links, moves=[ClientMove(name, "b02", "b03") for name in registered(site, "b02")])
+        )
+        while not change.done():
+            site.fleet.nodes["b02"].flush()
+            await asyncio.sleep(0.05)
+        assert (await change).phase is PlanPhase.ABORTED
+        assert "silent" in (await change).history[1].reason
+        names = registered(site, "b02")
+        assert len(names) == 2
+        plan = await site.fleet.change_to(LINE.links, moves=[ClientMove(name, "b02", "b03") for name in names])
+        assert plan.phase is PlanPhase.VERIFYING
+        await until(lambda: {session.homes.home for session in agent.sessions} == {"b03"})
+        await moving.close()
