@@ -6,23 +6,27 @@ Both sides read it from a broker where others may write to the same subject: wha
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from regraft.schemas.bounds import Epoch, NameOrNone, Sum
 
 NOTE_BYTES_MAX = 4_096
+MARKS_MAX = 32
+Mark = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 
 
 class NoteKind(StrEnum):
-    """What a note says; the first five come from nodes."""
+    """What a note says; the first six come from nodes."""
 
     MOVE = "move"  # Bring the subscription to ``broker``, for ``epoch``.
     AWAITED = "awaited"  # The overlay has it at ``broker``, in the tables of ``epoch``.
-    SWITCHED = "switched"  # What clients publish at ``broker`` from now on is of ``epoch``: ``count`` were not.
+    COUNTING = "counting"  # ``broker``, the next home, counts since the agent's note.
+    SWITCHED = "switched"  # Of what clients publish at ``broker``, ``count`` were not of ``epoch``, at last ``marks``.
     DRAINED = "drained"  # ``broker`` has handed over everything from before ``epoch``.
     ABORTED = "aborted"  # The plan to ``epoch`` is over, and the subscription stays.
-    READY = "ready"  # From the agent: it is at both homes, and ``count`` begins here.
+    READY = "ready"  # From the agent, to both homes in turn: it is at both, and ``count`` begins here.
     REFUSED = "refused"  # From the agent: it cannot bring the subscription to its next home.
     STAYS = "stays"  # From the agent: this client's subscriptions cannot move.
 
@@ -36,6 +40,7 @@ class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):
     broker: NameOrNone = ""
     count: Sum = 0
     overlay: NameOrNone = ""
+    marks: Annotated[tuple[Mark, ...], msgspec.Meta(max_length=MARKS_MAX)] = ()
 
 
 _decoder = msgspec.json.Decoder(AgentNote)

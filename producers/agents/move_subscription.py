@@ -3,37 +3,67 @@
 In: what both brokers deliver, and what their nodes say about it. Out: what the client gets. Nodes hand over messages of
 the old epoch at the old home only, those of the new epoch at the next one only, and the next one's come after it has
 everything of the old epoch. So only what clients publish *at* one of the two brokers needs care: the broker delivers it
-by itself at once, whatever its epoch. Its node says how many of these belong to the old epoch, since a point that both
-sides see; the old home's are taken from there, and so are the next home's from there on.
+by itself at once, whatever its epoch. Its node says how many of these belong to the old epoch, since a note that both
+sides see; those are taken from the old home, the rest from the next one.
 
-Two clients that publish at the same moment may be seen by broker and node in different order. So near the border the
-count says how many, and the messages themselves say which.
+A broker may let its subscribers and its node see two messages, or a message and the note, in different order. So the
+node also says what the last ones were, which decides near the border; if some there are equal, the count does.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
-NEAR = 64  # Messages on each side of the border that are compared.
+RACE_MAX = 8  # Messages that a broker may show in different order around a note.
+SEEN_MAX = 10_000  # Messages of the old home's clients between its switch and the note that says so.
+
+
+def mark_of(subject: bytes, payload: bytes) -> int:
+    """Return the mark by which agents and nodes recognise a message; equal messages have equal marks."""
+    return crc32(payload, crc32(subject))
+
+
+def new_places(seen: Sequence[int], nominal: int, last: Sequence[int]) -> set[int]:
+    """Return the places of ``seen``, in a subscriber's order, that are of the new epoch.
+
+    By count that is from ``nominal`` on; ``last`` are the marks of the last ones of the old epoch in the node's order.
+    Near the border these decide, if no two messages there are equal.
+    """
+    begin, end, old = max(nominal - RACE_MAX, 0), max(nominal + RACE_MAX, 0), set(last)
+    near = seen[max(begin - len(last), 0) : end]
+    # Before the first that the node has seen, it may not have seen any: nobody else wanted them.
+    first = next((place for place, mark in enumerate(near, max(begin - len(last), 0)) if mark in old), None)
+    if first is None or len(set(near)) < len(near):
+        return set(range(max(nominal, 0), len(seen)))
+    return {place for place in range(max(begin, first), len(seen)) if place >= end or seen[place] not in old}
+
+
+def _take(marks: Counter[int], mark: int) -> bool:
+    if marks[mark] <= 0:
+        return False
+    marks[mark] -= 1
+    return True
 
 
 @dataclass(slots=True)
 class MovingSubscription:
-    """One subscription on its way from ``home_from`` to ``home_to``; marks are hashes of subject and payload."""
+    """One subscription on its way from ``home_from`` to ``home_to``."""
 
     home_from: str
     home_to: str
-    is_counted: bool = False
     is_drained: bool = False
     switched_from: bool = False
     switched_to: bool = False
-    _locals_from: deque[int] = field(default_factory=lambda: deque(maxlen=2 * NEAR))
-    _locals_count: int = 0
+    _seen_from: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
+    _since_from: int = 0  # How many of the old home's own messages have come since the note.
+    _is_noted_from: bool = False
+    _seen_to: list[int] = field(default_factory=list)
+    _before_note_to: int = 0
+    _border: tuple[int, tuple[int, ...]] = (0, ())
     _repeated: Counter[int] = field(default_factory=Counter)
-    _repeats_left: int = 0
-    _copies_to: deque[int] = field(default_factory=lambda: deque(maxlen=NEAR))
-    _old_at_next: int = 0
 
     @property
     def is_complete(self) -> bool:
@@ -42,57 +72,52 @@ class MovingSubscription:
 
     # --- at the old home ---------------------------------------------------------------------------------------------
 
+    def note_counted_from(self) -> None:
+        """Note that the old home's node counts from here on."""
+        self._is_noted_from = True
+
     def takes_from_old(self, home: str, mark: int) -> bool:
         """Return True if the client gets what the old home delivers; ``home`` is where others published it, or ""."""
         if home:
-            if home == self.home_to:
-                self._copies_to.append(mark)
             return True
         if self.switched_from:
             return False  # The next home has it, too.
-        if self.is_counted:
-            self._locals_from.append(mark)
-            self._locals_count += 1
+        self._seen_from.append(mark)
+        self._since_from += self._is_noted_from
         return True
 
-    def note_switched_from(self, count: int) -> None:
+    def note_switched_from(self, count: int, last: Sequence[int]) -> None:
         """Note that ``count`` of the old home's own messages were of the old epoch; those beyond come again."""
         self.switched_from = True
-        self._repeats_left = max(self._locals_count - count, 0)
-        self._repeated = Counter(list(self._locals_from)[-self._repeats_left - NEAR :] if self._repeats_left else ())
+        seen = list(self._seen_from)
+        new = new_places(seen, len(seen) - self._since_from + count, last)
+        self._repeated = Counter(seen[place] for place in new)
 
     # --- at the next home --------------------------------------------------------------------------------------------
 
-    def note_switched_to(self, count: int) -> None:
-        """Note that ``count`` of the next home's own messages were of the old epoch."""
-        self.switched_to, self._old_at_next = True, count
+    def keep_own(self, mark: int) -> int:
+        """Return the place of a message that a client of the next home has published."""
+        self._seen_to.append(mark)
+        return len(self._seen_to) - 1
 
-    def old_of(self, marks: list[int]) -> set[int]:
-        """Return the places of the next home's own messages, in order, that the old home has delivered."""
-        count = min(self._old_at_next, len(marks))
-        sure = max(count - NEAR, 0)
-        places, copies = set(range(sure)), Counter(list(self._copies_to)[-count:] if count else ())
-        for place in range(sure, min(count + NEAR, len(marks))):
-            if len(places) == count:
-                return places
-            if copies[marks[place]]:
-                copies[marks[place]] -= 1
-                places.add(place)
-        for place in range(sure, len(marks)):
-            if len(places) == count:
-                break
-            places.add(place)
-        return places
+    def note_counted_to(self) -> None:
+        """Note that the next home's node counts from here on."""
+        self._before_note_to = len(self._seen_to)
+
+    def note_switched_to(self, count: int, last: Sequence[int]) -> None:
+        """Note that ``count`` of the next home's own messages were of the old epoch."""
+        self.switched_to = True
+        self._border = self._before_note_to + count, tuple(last)
+
+    def finish(self) -> set[int]:
+        """Return the places of the next home's own messages that the client gets from it."""
+        return new_places(self._seen_to, *self._border)
 
     def takes_from_next(self, home: str, mark: int) -> bool:
         """Return True if the client gets what others published and the next home delivers."""
-        if self._repeats_left and home == self.home_from and self._repeated[mark]:
-            self._repeated[mark] -= 1
-            self._repeats_left -= 1
-            return False
-        return True
+        return not (home == self.home_from and _take(self._repeated, mark))
 
     @property
     def awaits_repeats(self) -> bool:
         """Return True if copies of messages that the client has may still come."""
-        return self._repeats_left > 0
+        return self._repeated.total() > 0

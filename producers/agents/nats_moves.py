@@ -12,7 +12,7 @@ import time
 import structlog
 
 from regraft.producers.agents.agent_session import Session
-from regraft.producers.agents.move_subscription import MovingSubscription
+from regraft.producers.agents.move_subscription import MovingSubscription, mark_of
 from regraft.producers.agents.nats_client import Subscription, unsub_line
 from regraft.producers.agents.nats_frames import Frame
 from regraft.producers.agents.nats_upstream import Upstream, UpstreamError
@@ -37,7 +37,7 @@ class NatsMoves:
     def __init__(self, session: Session) -> None:
         self.moving: dict[int, MovingSubscription] = {}
         self._session = session
-        self._kept: list[tuple[int, Frame, str, int]] = []  # Number, frame, its publisher's home, mark.
+        self._kept: list[tuple[int, Frame, str, int]] = []  # Number, frame, its publisher's home, mark or own place.
         self._kept_bytes = 0
         self._arrived: dict[int, float] = {}  # Those that have moved, and when.
         self._names: dict[int, tuple[str, int]] = {}  # Number -> the overlay's subscription, epoch.
@@ -67,13 +67,17 @@ class NatsMoves:
         is_old = upstream.broker == move.home_from
         match note.kind:
             case NoteKind.AWAITED if not is_old:
+                session.write_note(move.home_to, AgentNote(NoteKind.READY, note.subscription, note.epoch))
+            case NoteKind.COUNTING if not is_old:
                 session.write_note(move.home_from, AgentNote(NoteKind.READY, note.subscription, note.epoch))
             case NoteKind.READY if is_old:
-                move.is_counted = True
+                move.note_counted_from()
+            case NoteKind.READY:
+                move.note_counted_to()
             case NoteKind.SWITCHED if is_old:
-                move.note_switched_from(note.count)
+                move.note_switched_from(note.count, note.marks)
             case NoteKind.SWITCHED:
-                move.note_switched_to(note.count)
+                move.note_switched_to(note.count, note.marks)
             case NoteKind.DRAINED if is_old:
                 move.is_drained = True
             case NoteKind.ABORTED:
@@ -153,7 +157,7 @@ class NatsMoves:
     def take(self, broker: str, subscription: Subscription, frame: Frame) -> None:
         """Hand a message of a moving subscription to the client, keep it, or leave it out."""
         move, session, number = self.moving[subscription.number], self._session, subscription.number
-        home, mark = self._home_of(frame), hash((frame.words[1], frame.payload[frame.headers_size :]))
+        home, mark = self._home_of(frame), mark_of(frame.words[1], frame.payload[frame.headers_size :])
         if number in self._arrived:
             if broker == move.home_to and (not home or move.takes_from_next(home, mark)):
                 session.deliver(subscription, frame.raw)
@@ -165,7 +169,7 @@ class NatsMoves:
         elif self._kept_bytes + len(frame.raw) > KEPT_BYTES_MAX:
             session.counts["kept_overflow"] += 1
         else:
-            self._kept.append((number, frame, home, mark))
+            self._kept.append((number, frame, home, mark if home else move.keep_own(mark)))
             self._kept_bytes += len(frame.raw)
 
     def _home_of(self, frame: Frame) -> str:
@@ -185,7 +189,7 @@ class NatsMoves:
         if not going or not all(move.is_complete for move in going.values()):
             return
         session, now_s = self._session, time.monotonic()
-        left_out = self._old_places(going)
+        new = {number: move.finish() for number, move in going.items()}
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         for number, move in going.items():
             self._arrived[number] = now_s
@@ -194,25 +198,17 @@ class NatsMoves:
                 subscription.home = move.home_to
                 if move.home_from in session.homes.upstreams:
                     session.homes.upstreams[move.home_from].write(unsub_line(subscription.sid))
-        for place, (number, frame, home, mark) in enumerate(kept):
+        for number, frame, home, mark in kept:
             subscription = session.client.numbered(number)
-            if subscription is None or number not in going or place in left_out:
+            if subscription is None or number not in going:
                 continue
-            if not home or going[number].takes_from_next(home, mark):
+            if going[number].takes_from_next(home, mark) if home else mark in new[number]:
                 session.deliver(subscription, frame.raw)
         session.deliver_now()
         session.counts["subscriptions_moved"] += len(going)
         for number in [each for each, move in going.items() if not move.awaits_repeats]:
             self._forget_arrived(number)
         session.homes.leave_unused()
-
-    def _old_places(self, going: dict[int, MovingSubscription]) -> set[int]:
-        """Return the places of kept messages that the next home's own clients published in the old epoch."""
-        left_out: set[int] = set()
-        for number, move in going.items():
-            places = [place for place, (at, _, home, _) in enumerate(self._kept) if at == number and not home]
-            left_out |= {places[index] for index in move.old_of([self._kept[place][3] for place in places])}
-        return left_out
 
     def _forget_arrived(self, number: int) -> None:
         if self._arrived.pop(number, None) is not None:

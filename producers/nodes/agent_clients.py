@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from zlib import crc32
 
 from regraft.producers.brokers.broker_messages import (
-    Notification,
     ReadyRequest,
     SubscriberAwaited,
     SubscriberEffect,
@@ -22,10 +23,11 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.broker_reports import BrokerPhase
-from regraft.producers.brokers.match_content import Filter, matches
+from regraft.producers.brokers.match_content import Filter, MatchIndex
 from regraft.producers.nodes.connectors.connector import NoteLine
+from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.schemas.agent_names import client_of
-from regraft.schemas.agent_note import AgentNote, NoteKind
+from regraft.schemas.agent_note import MARKS_MAX, AgentNote, NoteKind
 from regraft.schemas.command import Command
 
 ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
@@ -50,6 +52,7 @@ class _Beside:
     is_switched: bool = False
     was_under_way: bool = False
     count: int = 0
+    marks: deque[int] = field(default_factory=lambda: deque(maxlen=MARKS_MAX))
     since_s: float = 0.0
 
 
@@ -67,6 +70,8 @@ class AgentClients:
         self._line: NoteLine | None = None
         self._subscriptions: dict[str, _Beside] = {}
         self._moving: dict[str, _Beside] = {}  # Those that the plan under way brings or moves away.
+        self._counted = MatchIndex()  # The same, by what they match.
+        self._followed: tuple[int, BrokerPhase] | None = None
         self._staying: dict[str, float] = {}  # Clients that stay, and until when.
 
     def connect(self, line: NoteLine | None, on_refused: Callable[[str], None]) -> None:
@@ -80,10 +85,10 @@ class AgentClients:
     def begin(self, name: str, group: str, filter_: Filter, epoch: int = -1) -> None:
         """Note a subscription here; the plan to ``epoch`` brings it, unless that is -1."""
         is_coming = epoch >= 0
-        beside = _Beside(group, filter_, epoch, is_coming, is_counted=is_coming, since_s=time.monotonic())
+        beside = _Beside(group, filter_, epoch, is_coming, since_s=time.monotonic())
         self._subscriptions[name] = beside
         if beside.is_coming:
-            self._moving[name] = beside
+            self._begin_move(name, beside)
 
     def forgotten(self) -> list[str]:
         """Return subscriptions that no plan brings here any more although the broker reports them.
@@ -97,7 +102,7 @@ class AgentClients:
     def end(self, name: str) -> tuple[bool, bool]:
         """Forget a subscription; return whether the core has to end it, and whether it is registered as being here."""
         beside = self._subscriptions.pop(name, None)
-        self._moving.pop(name, None)
+        self._end_move(name)
         if beside is None:
             return False, False
         has_gone = beside.is_going and beside.is_switched
@@ -120,7 +125,8 @@ class AgentClients:
 
     def are_private(self, subscriptions: Sequence[str]) -> bool:
         """Return True if a delivery is for arriving subscriptions alone: others here get theirs with another one."""
-        return bool(self._moving) and all(name in self._moving for name in subscriptions)
+        moving = self._moving
+        return bool(moving) and all(name in moving and moving[name].is_coming for name in subscriptions)
 
     # --- plans -------------------------------------------------------------------------------------------------------
 
@@ -133,14 +139,15 @@ class AgentClients:
             case SubscriberMoves(name, home_to, epoch):
                 beside.epoch, beside.is_going, beside.is_counted, beside.count = epoch, True, False, 0
                 beside.since_s = time.monotonic()
-                self._moving[name] = beside
+                beside.marks.clear()
+                self._begin_move(name, beside)
                 self._write(name, NoteKind.MOVE, epoch, broker=home_to)
             case SubscriberAwaited(name, epoch):
                 self._write(name, NoteKind.AWAITED, epoch)
             case SubscriberTaken(name, epoch):
                 if not beside.is_switched:
                     beside.is_switched = True
-                    self._write(name, NoteKind.SWITCHED, epoch, count=beside.count)
+                    self._write_switched(name, beside)
                     self._on_home(name, beside.filter_)
 
     def _take_note(self, client: str, note: AgentNote) -> None:
@@ -148,13 +155,16 @@ class AgentClients:
         if note.kind is NoteKind.STAYS:
             self._stay(client, math.inf)
         beside = self._subscriptions.get(name)
-        if beside is None or client_of(name) != client or note.epoch != beside.epoch or not beside.is_going:
+        if beside is None or client_of(name) != client or note.epoch != beside.epoch or name not in self._moving:
             return
-        if note.kind is NoteKind.REFUSED:
+        if note.kind is NoteKind.REFUSED and beside.is_going:
             self._refuse(name)
         elif note.kind is NoteKind.READY and not beside.is_counted:
             beside.is_counted = True
-            self._ask(ReadyRequest(note.epoch, name))
+            if beside.is_going:
+                self._ask(ReadyRequest(note.epoch, name))
+            else:
+                self._write(name, NoteKind.COUNTING, note.epoch)
 
     def _refuse(self, name: str) -> None:
         self.on_refused(name)
@@ -183,17 +193,28 @@ class AgentClients:
             if beside.is_going and not beside.is_counted and now_s - beside.since_s > READY_S_MAX:
                 self._refuse(name)
 
-    def note_published(self, notification: Notification) -> None:
+    def note_published(self, notification: CarriedNotification) -> None:
         """Count what is published here, as long as it is of the old epoch."""
-        for beside in self._moving.values():
-            is_old = beside.is_counted and notification.epoch < beside.epoch
-            beside.count += is_old and matches(beside.filter_, notification.content)
+        for name in self._counted.destinations(notification.content) if len(self._counted) else ():
+            beside = self._moving[name]
+            if notification.epoch < beside.epoch:
+                beside.count += beside.is_counted
+                beside.marks.append(crc32(notification.payload, crc32(notification.subject.encode(errors="replace"))))
+
+    def _begin_move(self, name: str, beside: _Beside) -> None:
+        self._end_move(name)
+        self._moving[name], self._followed = beside, None
+        self._counted.add(name, beside.filter_, name)
+
+    def _end_move(self, name: str) -> None:
+        if self._moving.pop(name, None) is not None:
+            self._counted.remove(name)
 
     def follow(self, core: BrokerProtocol) -> None:
         """Report to agents how far the plan under way is here."""
-        if not self._moving:
+        if not self._moving or self._followed == (core.epoch, core.phase):
             return
-        phase, epoch = core.phase, core.epoch
+        epoch, phase = self._followed = core.epoch, core.phase
         for name, beside in list(self._moving.items()):
             beside.was_under_way = beside.was_under_way or phase is not BrokerPhase.STEADY
             if epoch >= beside.epoch:
@@ -204,22 +225,27 @@ class AgentClients:
     def _follow_switched(self, name: str, beside: _Beside, phase: BrokerPhase) -> None:
         if beside.is_going and not beside.is_switched:
             beside.is_switched = True
-            self._write(name, NoteKind.SWITCHED, beside.epoch, count=beside.count)
+            self._write_switched(name, beside)
         if beside.is_going and phase in (BrokerPhase.DRAINED, BrokerPhase.STEADY):
-            del self._moving[name]
+            self._end_move(name)
             self._write(name, NoteKind.DRAINED, beside.epoch)
         elif phase is BrokerPhase.STEADY:
-            del self._moving[name]
+            self._end_move(name)
             beside.is_coming = beside.is_switched = False
 
     def _abort(self, name: str, beside: _Beside) -> None:
-        del self._moving[name]
+        self._end_move(name)
         self._write(name, NoteKind.ABORTED, beside.epoch)
         if beside.is_coming:
             del self._subscriptions[name]  # It stays where it was: its end here is not its end.
         beside.is_going, beside.epoch = False, -1
 
-    def _write(self, name: str, kind: NoteKind, epoch: int, broker: str = "", count: int = 0) -> None:
+    def _write_switched(self, name: str, beside: _Beside) -> None:
         if self._line is not None:
-            note = AgentNote(kind, name, epoch, broker or self._broker, count, self._line.overlay)
+            marks, overlay = tuple(beside.marks), self._line.overlay
+            note = AgentNote(NoteKind.SWITCHED, name, beside.epoch, self._broker, beside.count, overlay, marks)
             self._line.write(name, note)
+
+    def _write(self, name: str, kind: NoteKind, epoch: int, broker: str = "") -> None:
+        if self._line is not None:
+            self._line.write(name, AgentNote(kind, name, epoch, broker or self._broker, 0, self._line.overlay))

@@ -314,7 +314,7 @@ class BrokerNode:
                     self._deliver(cast(CarriedNotification, notification), subscriptions)
                 case Published(notification):
                     self._cells.note_published(notification)
-                    self._agents.note_published(notification)
+                    self._agents.note_published(cast(CarriedNotification, notification))
                 case Dropped(_, reason):
                     self.counts[f"dropped_{reason}"] += 1
                 case Answer(result):
