@@ -258,6 +258,7 @@ class NatsMoves:
             await asyncio.sleep(1.0)
             now_s = time.monotonic()
             for number in [each for each, at_s in self._arrived.items() if now_s - at_s > REPEATS_S_MAX]:
+                self._session.counts["repeats_missing"] += 1
                 self._forget_arrived(number)
             for number, move in list(self.moving.items()):
                 if number not in self._arrived:
