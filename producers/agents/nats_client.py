@@ -12,8 +12,8 @@ from typing import Any
 from regraft.producers.agents.nats_frames import FrameError
 from regraft.schemas.agent_names import ORDERS, PRIVATE, group_for
 
-NOTES_SID, PRIVATE_SID, FLUSH_SID = b"regraft-n", b"regraft-p", b"regraft-f"
-OWN_SIDS = frozenset({NOTES_SID, PRIVATE_SID, FLUSH_SID})
+NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID = b"regraft-n", b"regraft-p", b"regraft-f", b"regraft-h"
+OWN_SIDS = frozenset({NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID})
 SUBSCRIPTIONS_MAX = 10_000  # Of one client.
 FLUSH = "REGRAFT_FLUSH."
 NOT_FOR_CLIENTS = b"_REGRAFT."
@@ -78,6 +78,15 @@ class NatsClient:
         if not queue and not self.stays_because:
             self.renumber(subscription)
         self.subscriptions[sid] = subscription
+        return subscription
+
+    def stand_in(self, home: str) -> Subscription | None:
+        """Return a new subscription by which a plan can move a client that only publishes; None if it needs none."""
+        if self.stays_because or self._by_number or not self.has_published:
+            return None
+        subscription = Subscription(HOME_SID, f"{FLUSH}{self.name}.home".encode(), b"", home)
+        self.renumber(subscription)
+        self.subscriptions[HOME_SID] = subscription
         return subscription
 
     def renumber(self, subscription: Subscription) -> None:

@@ -100,6 +100,8 @@ class NatsSession(asyncio.Protocol):
                 elif self._is_refused(frame):
                     self.counts["own_subject"] += 1
                 elif upstream is not None and frame.words[0] in (b"PUB", b"HPUB"):
+                    if not self.client.has_published:
+                        self._begin_publishing(frame.words[1])
                     self.client.note_published(frame.words[1])
                     out.append(frame.raw)
                 else:
@@ -112,6 +114,16 @@ class NatsSession(asyncio.Protocol):
         self._flush(upstream, out)
         if self._holds:
             self._held += self._reader.take_rest()
+
+    def _begin_publishing(self, subject: bytes) -> None:
+        self.client.note_published(subject)
+        self._stand_in()
+
+    def _stand_in(self) -> None:
+        """Let plans move a client that only publishes."""
+        stand_in = self.client.stand_in(self.homes.home)
+        if stand_in is not None:
+            self.homes.subscribe(stand_in)
 
     def _is_refused(self, frame: Frame) -> bool:
         """Return True, and say so, for a subject by which nodes and agents reach each other."""
@@ -228,6 +240,7 @@ class NatsSession(asyncio.Protocol):
         self.moves.forget(subscription)
         for upstream in self.homes.upstreams.values():
             upstream.write(unsub_line(subscription.sid))
+        self._stand_in()
 
     def _pass_ping(self) -> None:
         """Answer the client once every broker in use has handled what came before."""

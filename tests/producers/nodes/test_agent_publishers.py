@@ -1,0 +1,66 @@
+"""A client of NATS that only publishes moves by plans, too, in order: its agent subscribes for it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.schemas.plan import ClientMove
+from tests.producers.nodes.nats_servers import needs_nats
+from tests.producers.nodes.nats_site import nats_site
+from tests.producers.nodes.node_fleet import NodeLedger
+from tests.producers.nodes.test_agents_beside_nats import (
+    BROKERS,
+    DELAYS_S,
+    LINE,
+    agent_at,
+    registered,
+    settle,
+    until,
+)
+
+pytestmark = pytest.mark.stack
+
+
+def test_a_client_that_only_publishes_moves_in_order(tmp_path: Path) -> None:
+    """It has a subscription of the agent's, by which plans move it, and gets nothing of that."""
+    needs_nats()
+    asyncio.run(_move_a_publisher(tmp_path))
+
+
+async def _move_a_publisher(tmp_path: Path) -> None:
+    import nats
+
+    async with nats_site(tmp_path, LINE, DELAYS_S) as site:
+        agent, ledger, number = agent_at(site, "b04"), NodeLedger(), 0
+        await agent.start("127.0.0.1", 0)
+        client = await nats.connect(f"nats://127.0.0.1:{agent.port}")
+
+        async def receive(broker: str, message: Any) -> None:
+            ledger.take("ticks", broker, int(message.data))
+
+        for broker, other in site.clients.items():
+            await other.subscribe("ticks", cb=partial(receive, broker))
+        await site.flush()
+        await site.fleet.all_confirmed()
+        for home, target in (("b04", "b01"), ("b01", "b03")):
+            await client.publish("ticks", b"%d" % number)
+            number += 1
+            await until(lambda home=home: len(registered(site, home)) == 1)
+            moves = [ClientMove(name, home, target) for name in registered(site, home)]
+            change = asyncio.create_task(site.fleet.change_to(LINE.links, moves=moves))
+            while not change.done() or {session.homes.home for session in agent.sessions} != {target}:
+                await client.publish("ticks", b"%d" % number)
+                number += 1
+                await asyncio.sleep(0.001)
+        await client.flush()
+        owed = {("ticks", broker): range(number) for broker in BROKERS}
+        await settle(ledger, owed)
+        assert not any(ledger.account(owed).values())
+        assert agent.counts["publishers_moved"] == 2
+        await client.close()
+        await agent.close()
