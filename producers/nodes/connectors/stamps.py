@@ -47,8 +47,8 @@ class Stamps:
 
     def stamp_of(self, message: LocalMessage) -> str:
         """Return the header's value for a message that is handed over."""
-        names = f"{self._broker} {_quoted(message.publisher)} {_quoted(message.home)}"
-        return f"{message.number} {_mark_of(message.subject)} {names}"
+        home = f" {_quoted(message.home)}" if message.home else ""
+        return f"{message.number} {_mark_of(message.subject)} {self._broker} {_quoted(message.publisher)}{home}"
 
     def met(self, message: LocalMessage) -> Stamp | None:
         """Return who handed a message over, None if a client published it."""
