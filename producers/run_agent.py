@@ -55,17 +55,17 @@ def run_agent(options: AgentOptions, stop: threading.Event) -> None:
     if not is_agent_name(options.name):
         raise AgentError(
             f"--name is {options.name!r}: an agent has 1 to {AGENT_NAME_LENGTH_MAX} letters, digits, - and _, which no "
-            "other agent of the overlay has"
+            "other agent of the overlay has."
         )
     brokers, tls = read_brokers(options.brokers_file, options.ca_file), _listening_tls(options)
     if options.broker not in brokers:
         raise AgentError(
-            f"--broker is {options.broker!r}, which is not in {options.brokers_file}: name one of {', '.join(brokers)}"
+            f"--broker is {options.broker!r}, which is not in {options.brokers_file}: name one of {', '.join(brokers)}."
         )
     try:
         host, port = address_of(options.listen)
     except ValueError as error:
-        raise AgentError(f"--listen: {error}") from error
+        raise AgentError(f"--listen: {error}.") from error
     agent = Agent(options.name, brokers, options.broker)
     metrics, health = AgentMetrics(), AgentHealth()
     with ExitStack() as held:
@@ -87,7 +87,7 @@ async def _run(
     except OSError as error:
         raise AgentError(
             f"cannot listen on {address[0]}:{address[1]} ({error.strerror}): check whether something else does, or "
-            "choose a different --listen"
+            "choose a different --listen."
         ) from error
     log.info("agent_started", agent=agent.name, address=f"{address[0]}:{agent.port}", brokers=len(agent.brokers))
     health.is_running = True
@@ -113,12 +113,12 @@ def read_brokers(file: Path, ca_file: Path | None) -> dict[str, BrokerAddress]:
         ports = {name: url.port or PORT for name, url in urls.items()}
     except (OSError, ValueError) as error:
         raise AgentError(
-            f"{file} does not list where clients connect to brokers ({error}): it must be JSON such as {FORM}"
+            f"{file} does not list where clients connect to brokers ({error}): it must be JSON such as {FORM}."
         ) from error
     try:
         tls = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise AgentError(f"--ca-file {ca_file} cannot be used ({error}): it must be PEM") from error
+        raise AgentError(f"--ca-file {ca_file} cannot be used ({error}): it must be PEM.") from error
     return {
         name: BrokerAddress(name, str(url.hostname), ports[name], tls if url.scheme == "tls" else None)
         for name, url in urls.items()
@@ -130,13 +130,13 @@ def _listening_tls(options: AgentOptions) -> ssl.SSLContext | None:
     if not any(files):
         return None
     if not all(files):
-        raise AgentError("--certificate-file and --key-file go together: give both, or neither")
+        raise AgentError("--certificate-file and --key-file go together: give both, or neither.")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(str(files[0]), files[1])
     except (OSError, ssl.SSLError) as error:
         raise AgentError(
             f"the certificate for clients cannot be used ({error}): --certificate-file and --key-file must be PEM, and "
-            "belong together"
+            "belong together."
         ) from error
     return context

@@ -48,7 +48,7 @@ from regraft.commands.list_command import list_names
 from regraft.commands.members_command import members_app
 from regraft.commands.nodes_command import nodes_app
 from regraft.commands.old_names import RootGroup
-from regraft.commands.orders_command import pause, resume
+from regraft.commands.orders_command import pause
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
@@ -274,7 +274,6 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Operate": {
         "topics": topics,
         "pause": pause,
-        "resume": resume,
         "audit": audit,
         "backup": backup,
         "recover": recover,

@@ -24,6 +24,7 @@ NEW_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("node",): ("stage", "node"),
     ("maintain",): ("members", "maintain"),
     ("return",): ("members", "maintain", "--end"),
+    ("resume",): ("pause", "--end"),
     ("plans", "show"): ("plans", "list"),
     ("plans", "refuse"): ("plans", "cancel"),
     ("inventory", "schema"): ("inventory", "check", "--schema"),

@@ -1,4 +1,4 @@
-"""``regraft pause|resume`` and ``regraft members maintain``: orders that hold for a while."""
+"""``regraft pause`` and ``regraft members maintain``: orders that hold for a while."""
 
 from __future__ import annotations
 
@@ -15,40 +15,32 @@ from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.order import WHOLE_OVERLAY, OrderKind
 from regraft.schemas.units import MINUTE_MS
 
-RETURNED = "back"  # The reason of a return without one.
+RETURNED, RESUMED = "back", "resumed"  # The reasons of an end without one.
 
 
 def pause(
-    reason: Reason,
+    reason: Reason = "",
     by: By = "",
     minutes: Lasting = None,
+    is_over: Annotated[bool, typer.Option("--end", help="Let the controller decide again; needs no reason.")] = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Stop the controller from deciding until `regraft resume`. A plan in progress is completed.
+    """Stop the controller from deciding until --end. A plan in progress is completed.
 
-    Example: `regraft pause --reason "patching the brokers" --for 90`.
+    Examples: `regraft pause --reason "patching the brokers" --for 90`; `regraft pause --end`.
     """
-    until_ms = _until_ms(reason, minutes)
+    if is_over and minutes is not None:
+        raise typer.BadParameter("--end ends the pause: --for applies only to its beginning")
+    until_ms = _until_ms(reason or (RESUMED if is_over else ""), minutes)
     settings = settings_of(assignments, settings_file, bootstrap)
+    if is_over:
+        answer = give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason or RESUMED)
+        print_answer(answer, "Adaptation resumes.")
+        return
     answer = give_order(settings, OrderKind.PAUSE, WHOLE_OVERLAY, by, reason, until_ms=until_ms)
-    print_answer(
-        answer, f"Adaptation is paused{_end(minutes)}: {reason}. `regraft resume --reason ...` ends the pause."
-    )
-
-
-def resume(
-    reason: Reason = "resumed",
-    by: By = "",
-    bootstrap: Bootstrap = None,
-    settings_file: SettingsFile = None,
-    assignments: Assignments = None,
-) -> None:
-    """Let the controller decide again."""
-    _until_ms(reason, None)
-    settings = settings_of(assignments, settings_file, bootstrap)
-    print_answer(give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason), "Adaptation resumes.")
+    print_answer(answer, f"Adaptation is paused{_end(minutes)}: {reason}. `regraft pause --end` ends the pause.")
 
 
 @members_app.command()

@@ -57,6 +57,7 @@ VARIANTS = {
     ("inventory", "check"): [[], [str(RECORDING)], ["--schema"]],
     ("plans", "list"): [[], ["plan-1"]],
     ("members", "maintain"): [["b01", "--reason", "trial"], ["b01", "--end"]],
+    ("pause",): [["--reason", "trial"], ["--end"]],
 }
 OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop")

@@ -13,6 +13,7 @@ from regraft.commands.list_command import described_metrics
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.infra.process.stage_metrics import StageMetrics
+from regraft.producers.agents.agent_metrics import AgentMetrics
 from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
 from regraft.producers.nodes.node_metrics import NodeMetrics
 from regraft.producers.recordings.recorder_health import RecorderMetrics
@@ -23,6 +24,7 @@ MAKERS: dict[str, Callable[[], StageMetrics]] = {
     "streaming": lambda: JobMetrics().stage,
     "emulator": lambda: EmulatorMetrics().stage,
     "node": lambda: NodeMetrics().stage,
+    "agent": lambda: AgentMetrics().stage,
     "alerts": lambda: AlertMetrics().stage,
     "dashboard": lambda: DashboardMetrics().stage,
     "recorder": lambda: RecorderMetrics().stage,

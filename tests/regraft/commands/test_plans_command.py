@@ -134,7 +134,7 @@ def test_unsigned_and_copied_orders_change_nothing(kafka: RunningKafka, tmp_path
         paused = invoke(kafka, "forged", "pause", "--reason", "patching", directory=tmp_path)
         assert (paused.exit_code, "Adaptation is paused" in paused.output) == (0, True)
         (good,) = [order for order in stored_orders(kafka, "forged") if order.reason == "patching"]
-        assert invoke(kafka, "forged", "resume", directory=tmp_path).exit_code == 0
+        assert invoke(kafka, "forged", "pause", "--end", directory=tmp_path).exit_code == 0
         forge(kafka, "forged", good, good.key)
         forge(kafka, "forged", good, "broker/b01")
         wait_until(lambda: len(outcomes(kafka, "forged")) == 8)
@@ -150,7 +150,7 @@ def test_unsigned_and_copied_orders_change_nothing(kafka: RunningKafka, tmp_path
         "its record has the key 'broker/b01'",
     ]
     with controller(kafka, "forged", tmp_path, inventory):
-        invoke(kafka, "forged", "resume", "--reason", "again", directory=tmp_path)
+        invoke(kafka, "forged", "pause", "--end", "--reason", "again", directory=tmp_path)
     assert len(outcomes(kafka, "forged")) == 9  # A restarted controller has reported all orders before it.
 
 
@@ -208,6 +208,6 @@ def test_an_order_without_a_reason_or_for_an_unknown_plan_is_refused(kafka: Runn
 
 def test_an_order_to_an_unreachable_kafka_is_refused_at_once() -> None:
     """One sentence with the cause, before a client waits for its time-out."""
-    answer = RUNNER.invoke(app, ["resume", "--bootstrap", "127.0.0.1:1"])
+    answer = RUNNER.invoke(app, ["pause", "--end", "--bootstrap", "127.0.0.1:1"])
     assert isinstance(answer.exception, StackError)
     assert "port 1 of 127.0.0.1 is closed" in str(answer.exception)
