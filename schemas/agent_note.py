@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated
+from zlib import crc32
 
 import msgspec
 
@@ -41,6 +42,11 @@ class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):
     count: Sum = 0
     overlay: NameOrNone = ""
     marks: Annotated[tuple[Mark, ...], msgspec.Meta(max_length=MARKS_MAX)] = ()
+
+
+def mark_of(subject: bytes, payload: bytes) -> int:
+    """Return the mark by which agents and nodes recognise a message; equal messages have equal marks."""
+    return crc32(payload, crc32(subject))
 
 
 _decoder = msgspec.json.Decoder(AgentNote)

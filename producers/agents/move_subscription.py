@@ -15,15 +15,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from zlib import crc32
 
 RACE_MAX = 8  # Messages that a broker may show in different order around a note.
 SEEN_MAX = 10_000  # Messages of the old home's clients between its switch and the note that says so.
-
-
-def mark_of(subject: bytes, payload: bytes) -> int:
-    """Return the mark by which agents and nodes recognise a message; equal messages have equal marks."""
-    return crc32(payload, crc32(subject))
 
 
 def new_places(seen: Sequence[int], nominal: int, last: Sequence[int]) -> set[int]:

@@ -12,14 +12,14 @@ import time
 import structlog
 
 from regraft.producers.agents.agent_session import Session
-from regraft.producers.agents.move_subscription import MovingSubscription, mark_of
+from regraft.producers.agents.move_subscription import MovingSubscription
 from regraft.producers.agents.nats_client import Subscription, unsub_line
 from regraft.producers.agents.nats_frames import Frame
 from regraft.producers.agents.nats_upstream import Upstream, UpstreamError
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.stamps import Stamps
 from regraft.schemas.agent_names import client_of, number_in
-from regraft.schemas.agent_note import AgentNote, NoteKind
+from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of
 
 log = structlog.get_logger(__name__)
 

@@ -100,10 +100,11 @@ class NatsSession(asyncio.Protocol):
                 elif self._is_refused(frame):
                     self.counts["own_subject"] += 1
                 elif upstream is not None and frame.words[0] in (b"PUB", b"HPUB"):
-                    if not self.client.has_published:
-                        self._begin_publishing(frame.words[1])
+                    is_first = not self.client.has_published
                     self.client.note_published(frame.words[1])
                     out.append(frame.raw)
+                    if is_first:
+                        self._stand_in()
                 else:
                     self._flush(upstream, out)
                     self._take(frame)
@@ -114,10 +115,6 @@ class NatsSession(asyncio.Protocol):
         self._flush(upstream, out)
         if self._holds:
             self._held += self._reader.take_rest()
-
-    def _begin_publishing(self, subject: bytes) -> None:
-        self.client.note_published(subject)
-        self._stand_in()
 
     def _stand_in(self) -> None:
         """Let plans move a client that only publishes."""
@@ -267,9 +264,7 @@ class NatsSession(asyncio.Protocol):
                 self._take_message(upstream, frame)
             elif frame.words[0] == b"-ERR":
                 self._take_error(upstream, frame)
-        if self._out:
-            self._write(b"".join(self._out))
-            self._out.clear()
+        self.deliver_now()
 
     def _take_message(self, upstream: Upstream, frame: Frame) -> None:
         sid = frame.words[2]
@@ -310,7 +305,7 @@ class NatsSession(asyncio.Protocol):
             self.end_subscription(subscription)
 
     def deliver_now(self) -> None:
-        """Write what has been handed to the client outside the handling of a broker's frames."""
+        """Write what has been handed to the client: at the end of a broker's frames, and of a move."""
         if self._out:
             self._write(b"".join(self._out))
             self._out.clear()

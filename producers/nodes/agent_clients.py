@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from zlib import crc32
 
 from regraft.producers.brokers.broker_messages import (
     ReadyRequest,
@@ -27,7 +26,7 @@ from regraft.producers.brokers.match_content import Filter, MatchIndex
 from regraft.producers.nodes.connectors.connector import NoteLine
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.schemas.agent_names import client_of
-from regraft.schemas.agent_note import MARKS_MAX, AgentNote, NoteKind
+from regraft.schemas.agent_note import MARKS_MAX, AgentNote, NoteKind, mark_of
 from regraft.schemas.command import Command
 
 ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
@@ -195,11 +194,12 @@ class AgentClients:
 
     def note_published(self, notification: CarriedNotification) -> None:
         """Count what is published here, as long as it is of the old epoch."""
-        for name in self._counted.destinations(notification.content) if len(self._counted) else ():
-            beside = self._moving[name]
+        names = self._counted.destinations(notification.content) if len(self._counted) else ()
+        mark = mark_of(notification.subject.encode(errors="replace"), notification.payload) if names else 0
+        for beside in map(self._moving.__getitem__, names):
             if notification.epoch < beside.epoch:
                 beside.count += beside.is_counted
-                beside.marks.append(crc32(notification.payload, crc32(notification.subject.encode(errors="replace"))))
+                beside.marks.append(mark)
 
     def _begin_move(self, name: str, beside: _Beside) -> None:
         self._end_move(name)
