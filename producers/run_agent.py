@@ -21,7 +21,7 @@ from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.agent_metrics import AgentHealth, AgentMetrics
-from regraft.producers.agents.nats_upstream import BrokerAddress
+from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.agent_names import AGENT_NAME_LENGTH_MAX, is_agent_name
 

@@ -10,10 +10,11 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
+from regraft.producers.agents.broker_address import BrokerAddress
+from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.agents.nats_session import NatsSession
-from regraft.producers.agents.nats_upstream import BrokerAddress
 
 CLIENTS_MAX = 10_000
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -26,12 +27,12 @@ class Agent:
         self.counts: Counter[str] = Counter()
         self.name, self.brokers, self._home = name, brokers, home
         self._run = _in_digits(int(time.time() * 1_000))
-        self._sessions: set[NatsSession] = set()
+        self._sessions: set[ClientSession[Any]] = set()
         self._server: asyncio.Server | None = None
         self._count, self._tls = 0, cast(ssl.SSLContext | None, None)
 
     @property
-    def sessions(self) -> list[NatsSession]:
+    def sessions(self) -> list[ClientSession[Any]]:
         """Return the sessions of the present clients."""
         return list(self._sessions)
 

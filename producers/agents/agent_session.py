@@ -1,24 +1,75 @@
-"""What the parts of a client's session know of it: its moves, where it publishes and its connections to brokers."""
+"""What the parts of a client's session know of it: its moves, where it publishes and its connections to brokers.
+
+What differs between protocols is behind :class:`Session`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
-from regraft.producers.agents.nats_client import NatsClient, Subscription
-from regraft.producers.agents.nats_upstream import BrokerAddress, Upstream, UpstreamOwner
+from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.schemas.agent_note import AgentNote
+
+
+class Upstream(Protocol):
+    """One connection to a broker in the place of a client."""
+
+    broker: str
+    is_ready: bool
+    is_closing: bool
+    transport: asyncio.Transport | None
+
+    def close(self) -> None:
+        """End the connection; what was written is sent."""
+        ...
+
+
+AnUpstream = TypeVar("AnUpstream", bound=Upstream)
+
+
+class Subscription(Protocol):
+    """One of the client's; ``number`` is the agent's, -1 if it stays."""
+
+    home: str
+    number: int
+
+
+class Client(Protocol):
+    """What is known of the client; ``stays_because`` is "" if it may move."""
+
+    name: str
+    stays_because: str
+    has_published: bool
+
+    @property
+    def subscriptions(self) -> Mapping[Any, Subscription]:
+        """Its subscriptions."""
+        ...
+
+    def numbered(self, number: int) -> Subscription | None:
+        """Return the subscription with a number of the agent's."""
+        ...
+
+    def renumber(self, subscription: Any) -> None:
+        """Give a subscription a number that no earlier one had: it restarts."""
+        ...
 
 
 class Homes(Protocol):
     """The brokers that a client uses; ``home`` is where it publishes, ``brokers`` are all that it may be taken to."""
 
     home: str
-    upstreams: dict[str, Upstream]
     brokers: dict[str, BrokerAddress]
 
-    async def connect_to(self, broker: str) -> Upstream:
+    @property
+    def upstreams(self) -> dict[str, Any]:
+        """The connections to them."""
+        ...
+
+    async def connect_to(self, broker: str) -> Any:
         """Return the client's connection to a broker, new or not; raise UpstreamError if there can be none."""
         ...
 
@@ -26,7 +77,7 @@ class Homes(Protocol):
         """Close connections to brokers that are nobody's home; publish where all subscriptions are."""
         ...
 
-    def restart(self, subscriptions: list[Subscription], broker: str) -> None:
+    def restart(self, subscriptions: list[Any], broker: str) -> None:
         """Let subscriptions restart at a broker, as new ones."""
         ...
 
@@ -52,12 +103,17 @@ class Publishing(Protocol):
         ...
 
 
-class Session(UpstreamOwner, Protocol):
+class Session(Protocol):
     """One client of an agent."""
 
-    client: NatsClient
     counts: Counter[str]
     is_over: bool
+    hands_over_to_all: bool  # Nodes cannot choose who of a broker's clients gets a message that they hand over.
+
+    @property
+    def client(self) -> Client:
+        """What is known of it."""
+        ...
 
     @property
     def homes(self) -> Homes:
@@ -74,6 +130,38 @@ class Session(UpstreamOwner, Protocol):
         """Where it publishes."""
         ...
 
+    # --- its connections to brokers ----------------------------------------------------------------------------------
+
+    def new_upstream(self, address: BrokerAddress) -> Any:
+        """Return a connection to a broker that is not open."""
+        ...
+
+    async def log_in(self, upstream: Any) -> None:
+        """Open a connection as the client, where notes reach the agent; raise UpstreamError if that is refused."""
+        ...
+
+    def subscribe(self, upstream: Any, subscription: Any, name: str = "", epoch: int = -1) -> None:
+        """Subscribe at a broker; a plan to ``epoch`` brings the overlay's subscription ``name`` there."""
+        ...
+
+    def unsubscribe(self, upstream: Any, subscription: Any) -> None:
+        """End a subscription at a broker."""
+        ...
+
+    def write_note(self, broker: str, note: AgentNote) -> None:
+        """Send a note to the node of a broker, through the broker."""
+        ...
+
+    def want_flush(self, upstream: Any, *, is_wanted: bool) -> None:
+        """Ask a broker for the agent's own messages through the overlay, or no longer."""
+        ...
+
+    def send_flush(self, upstream: Any, mark: int) -> None:
+        """Publish such a message behind everything that the client has published."""
+        ...
+
+    # --- the client --------------------------------------------------------------------------------------------------
+
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the client, at most as long as it lasts."""
         ...
@@ -86,16 +174,12 @@ class Session(UpstreamOwner, Protocol):
         """Take back a reason for which the client waits."""
         ...
 
-    def deliver(self, subscription: Subscription, raw: bytes) -> None:
+    def deliver(self, subscription: Any, raw: Any) -> None:
         """Hand a message to the client, with those that the same broker delivers."""
         ...
 
     def deliver_now(self) -> None:
         """Write what has been handed to the client outside the handling of a broker's frames."""
-        ...
-
-    def write_note(self, broker: str, note: AgentNote) -> None:
-        """Send a note to the node of a broker, through the broker."""
         ...
 
     def end(self, reason: str) -> None:

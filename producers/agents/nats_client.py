@@ -106,6 +106,11 @@ class NatsClient:
         """Return the subscription with a number of the agent's."""
         return self._by_number.get(number)
 
+    def numbers_in(self, text: str) -> set[int]:
+        """Return the numbers of the subscriptions whose subjects an error names."""
+        numbered = self._by_number.items()
+        return {number for number, each in numbered if each.subject.decode(errors="replace") in text}
+
     def note_published(self, subject: bytes) -> None:
         """Note that the client publishes."""
         self.has_published = True

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 
+from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
+from regraft.producers.agents.client_moves import Delivered
+from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.agents.nats_client import (
     FLUSH,
     FLUSH_LINES,
@@ -27,53 +30,77 @@ from regraft.producers.agents.nats_client import (
     unsub_line,
 )
 from regraft.producers.agents.nats_frames import Frame, FrameError, FrameReader, message_frame, publish_frame
-from regraft.producers.agents.nats_homes import NatsHomes
-from regraft.producers.agents.nats_moves import NatsMoves
-from regraft.producers.agents.nats_publishing import NatsPublishing
-from regraft.producers.agents.nats_upstream import BrokerAddress, Upstream, UpstreamError
+from regraft.producers.agents.nats_upstream import Upstream
+from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.agent_names import ORDERS, PRIVATE
-from regraft.schemas.agent_note import AgentNote, note_bytes, note_of
+from regraft.schemas.agent_note import AgentNote, mark_of, note_bytes, note_of
 
 log = structlog.get_logger(__name__)
 
 DIGITS_MAX = 12  # Of a number of a subscription.
+REASON_LENGTH_MAX = 500
+UNKNOWN_HOME = "?"
 CHOOSING = (b"PUB", b"HPUB", b"SUB")  # The frames of a client that name a subject.
 
 
-class NatsSession(asyncio.Protocol):
-    """One client. ``brokers`` are all that it may be taken to, ``home`` where it begins; it encrypts with ``tls``."""
+class NatsSession(ClientSession[Upstream]):
+    """One client of NATS."""
+
+    is_tls_first = False
 
     def __init__(
         self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
-        on_end: Callable[[NatsSession], None], tls: ssl.SSLContext | None = None,
+        on_end: Callable[[Any], None], tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
-        self.client, self.counts = NatsClient(name), counts
-        self.homes = NatsHomes(self, brokers, home)
-        self.moves = NatsMoves(self)
-        self.publishing = NatsPublishing(self)
-        self._on_end, self._tls = on_end, tls
-        self._transport: asyncio.Transport | None = None
+        super().__init__(name, brokers, home, counts, on_end, tls)
+        self._client = NatsClient(name)
         self._reader, self._held = FrameReader(), bytearray()
-        self._holds: set[str] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._out: list[bytes] = []
-        self.is_over = False
+
+    @property
+    def client(self) -> NatsClient:
+        """What is known of the client."""
+        return self._client
 
     # --- the client's socket -----------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def begin(self) -> None:
         """Connect to the broker at which the client begins."""
-        self._transport = cast(asyncio.Transport, transport)
-        self.counts["clients_came"] += 1
         self.hold("opening")
         self.run(self._begin())
 
     async def _begin(self) -> None:
-        facts = await self.homes.open_first()
-        if facts is not None:
-            self._write(info_line(facts, needs_tls=self._tls is not None))
+        upstream = await self._open_first()
+        if upstream is not None:
+            self._write(info_line(upstream.facts, needs_tls=self._tls is not None))
             if self._tls is None or await self._secure(self._tls):
                 self.release("opening")
+
+    async def _open_first(self) -> Upstream | None:
+        """Connect to the client's home or, if it cannot be reached, to the next broker; the client ends if to none."""
+        reasons = []
+        for broker in self.homes.in_turn():
+            upstream = self.new_upstream(self.homes.brokers[broker])
+            try:
+                await upstream.open()
+            except UpstreamError as error:
+                reasons.append(str(error))
+                continue
+            self.homes.home, self.homes.upstreams[broker] = broker, upstream
+            return upstream
+        self.end(f"no broker can be reached: {'; '.join(reasons)[:REASON_LENGTH_MAX]}")
+        return None
+
+    def new_upstream(self, address: BrokerAddress) -> Upstream:
+        """Return a connection to a broker that is not open."""
+        return Upstream(address, self)
+
+    async def log_in(self, upstream: Upstream) -> None:
+        """Open a connection with the client's own login; raise UpstreamError if that is refused."""
+        await upstream.open()
+        refusal = await upstream.introduce(self.client.introduction())
+        if refusal:
+            raise UpstreamError(f"{upstream.broker} refuses: {refusal}")
 
     async def _secure(self, tls: ssl.SSLContext) -> bool:
         """Encrypt the client's connection, as NATS does, behind the first line; return False if that fails."""
@@ -137,33 +164,6 @@ class NatsSession(asyncio.Protocol):
                 self._write(b"+OK\r\n" * len(out))
         out.clear()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End the client's connections to brokers with it."""
-        self.end("")
-
-    def pause_writing(self) -> None:
-        """Read from brokers no faster than the client does."""
-        for upstream in self.homes.upstreams.values():
-            if upstream.transport is not None:
-                upstream.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        """Read from brokers again."""
-        for upstream in self.homes.upstreams.values():
-            if upstream.transport is not None and not upstream.is_closing:
-                upstream.transport.resume_reading()
-
-    def lose_upstream(self, upstream: Upstream, reason: str) -> None:
-        """Note that a broker is gone."""
-        self.homes.lose(upstream, reason)
-
-    def hold_back(self, upstream: Upstream, *, is_full: bool) -> None:
-        """Read from the client no faster than a broker does."""
-        if is_full:
-            self.hold(f"slow {upstream.broker}")
-        else:
-            self.release(f"slow {upstream.broker}")
-
     def hold(self, reason: str) -> None:
         """Let the client wait, until each reason for it is released."""
         self._holds.add(reason)
@@ -180,10 +180,6 @@ class NatsSession(asyncio.Protocol):
             self.data_received(held)
         if not self._holds and not self.is_over:
             self._transport.resume_reading()
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
 
     # --- the client's frames -----------------------------------------------------------------------------------------
 
@@ -217,8 +213,7 @@ class NatsSession(asyncio.Protocol):
         if refusal and not self.client.stays_because:
             self.client.stays_because = f"the broker refuses what agents need: {refusal}"
         if self.client.stays_because:
-            log.info("client_stays", client=self.client.name, broker=self.homes.home, reason=self.client.stays_because)
-            self.counts["clients_that_stay"] += 1
+            self.note_staying(self.client.stays_because)
         self.release("login")
 
     def _unsubscribe(self, sid: bytes, count_max: int) -> None:
@@ -274,9 +269,20 @@ class NatsSession(asyncio.Protocol):
         if subscription is None:
             self._take_own(upstream, sid, frame)
         elif subscription.number in self.moves.moving:
-            self.moves.take(upstream.broker, subscription, frame)
+            mark = mark_of(frame.words[1], frame.payload[frame.headers_size :])
+            delivered = Delivered(frame.raw, len(frame.raw), self._home_of(frame), mark)
+            self.moves.take(upstream.broker, subscription, delivered)
         elif subscription.home == upstream.broker:
             self.deliver(subscription, frame.raw)
+
+    def _home_of(self, frame: Frame) -> str:
+        """Return the broker at which a message was published that the overlay has handed over, "" for any other."""
+        size, stamps = frame.headers_size, self.moves.stamps
+        if not size or stamps is None:
+            return ""
+        subject = frame.words[1].decode(errors="surrogateescape")
+        stamp = stamps.met(LocalMessage(subject, b"", headers=frame.payload[:size]))
+        return "" if stamp is None else stamp.home or UNKNOWN_HOME
 
     def _take_own(self, upstream: Upstream, sid: bytes, frame: Frame) -> None:
         if sid == NOTES_SID:
@@ -314,7 +320,8 @@ class NatsSession(asyncio.Protocol):
         text = frame.raw.decode(errors="replace")
         if ORDERS in text or FLUSH in text:
             return
-        if not self.moves.refuse(upstream.broker, text):
+        is_refusal = "Permissions Violation for Subscription" in text
+        if not (is_refusal and self.moves.refuse(upstream.broker, self.client.numbers_in(text))):
             self._write(frame.raw)
 
     def write_note(self, broker: str, note: AgentNote) -> None:
@@ -323,32 +330,21 @@ class NatsSession(asyncio.Protocol):
         if upstream is not None:
             upstream.write(publish_frame(f"{ORDERS}{self.client.name}".encode(), note_bytes(note)))
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- what the parts of the session ask ---------------------------------------------------------------------------
 
-    def run(self, work: Coroutine[Any, Any, None] | Awaitable[None]) -> None:
-        """Run something beside the client, at most as long as it lasts."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._note_done)
+    def subscribe(self, upstream: Upstream, subscription: Subscription, name: str = "", epoch: int = -1) -> None:
+        """Subscribe at a broker; a plan to ``epoch`` brings the overlay's subscription ``name`` there."""
+        upstream.write(self.client.sub_line(subscription, name, epoch))
 
-    def _note_done(self, task: asyncio.Future[Any]) -> None:
-        self._tasks.discard(cast("asyncio.Task[Any]", task))
-        if not task.cancelled() and task.exception() is not None:
-            log.error("client_failed", client=self.client.name, error=repr(task.exception()))
-            self.end("the agent has failed here")
+    def unsubscribe(self, upstream: Upstream, subscription: Subscription) -> None:
+        """End a subscription at a broker."""
+        upstream.write(unsub_line(subscription.sid))
 
-    def end(self, reason: str) -> None:
-        """End the client and all its connections."""
-        if self.is_over:
-            return
-        self.is_over = True
-        self.counts["clients_left"] += 1
-        if reason:
-            log.warning("client_ended", client=self.client.name, reason=reason)
-        for upstream in self.homes.upstreams.values():
-            upstream.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._transport is not None:
-            self._transport.close()
-        self._on_end(self)
+    def want_flush(self, upstream: Upstream, *, is_wanted: bool) -> None:
+        """Ask a broker for the agent's own messages through the overlay, or no longer."""
+        asked = f"SUB {FLUSH}{self.client.name} {FLUSH_SID.decode()}\r\n".encode()
+        upstream.write(asked if is_wanted else unsub_line(FLUSH_SID))
+
+    def send_flush(self, upstream: Upstream, mark: int) -> None:
+        """Publish such a message behind everything that the client has published."""
+        upstream.write(publish_frame(f"{FLUSH}{self.client.name}".encode(), b"%d" % mark))

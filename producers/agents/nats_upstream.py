@@ -10,26 +10,12 @@ import json
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
 from regraft.producers.agents.nats_frames import Frame, FrameError, FrameReader
 
 OPEN_S_MAX = 10.0
-
-
-class UpstreamError(ConnectionError):
-    """The server cannot be used; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """Where clients of one broker connect."""
-
-    broker: str
-    host: str
-    port: int
-    tls: ssl.SSLContext | None = None
 
 
 class UpstreamOwner(Protocol):

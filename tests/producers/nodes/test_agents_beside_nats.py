@@ -15,7 +15,7 @@ import pytest
 from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
-from regraft.producers.agents.nats_upstream import BrokerAddress
+from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.nodes import agent_clients
 from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats

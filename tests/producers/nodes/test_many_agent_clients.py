@@ -10,8 +10,8 @@ import pytest
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
+from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.nats_frames import FrameReader
-from regraft.producers.agents.nats_upstream import BrokerAddress
 from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.producers.nodes.nats_servers import needs_nats
 from tests.producers.nodes.nats_site import NatsSite, nats_site

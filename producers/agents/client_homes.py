@@ -1,68 +1,45 @@
-"""The brokers to which an agent is connected for one client of NATS, and what happens when one is lost.
+"""The brokers to which an agent is connected for one client, and what happens when one is lost.
 
-In: where subscriptions are. Out: connections. Which messages count belongs to :mod:`producers.agents.nats_moves`.
+In: where subscriptions are. Out: connections. Which messages count belongs to :mod:`producers.agents.client_moves`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Generic
 
 import structlog
 
-from regraft.producers.agents.agent_session import Session
-from regraft.producers.agents.nats_client import Subscription, unsub_line
-from regraft.producers.agents.nats_upstream import BrokerAddress, Upstream, UpstreamError
+from regraft.producers.agents.agent_session import AnUpstream, Session, Subscription
+from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
 
 log = structlog.get_logger(__name__)
 
 RETRY_S, RETRY_S_MAX = 0.1, 5.0
-REASON_LENGTH_MAX = 500
 
 
-class NatsHomes:
+class ClientHomes(Generic[AnUpstream]):
     """``home`` is where the client publishes; ``brokers`` are all that it may be taken to."""
 
     def __init__(self, session: Session, brokers: Mapping[str, BrokerAddress], home: str) -> None:
         self.brokers, self.home = dict(brokers), home
-        self.upstreams: dict[str, Upstream] = {}
+        self.upstreams: dict[str, AnUpstream] = {}
         self._session = session
 
-    async def open_first(self) -> dict[str, Any] | None:
-        """Connect to the client's home or, if it cannot be reached, to the next broker; return that one's facts.
-
-        The client ends if no broker can be reached.
-        """
-        reasons = []
-        for broker in self._in_turn():
-            upstream = Upstream(self.brokers[broker], self._session)
-            try:
-                await upstream.open()
-            except UpstreamError as error:
-                reasons.append(str(error))
-                continue
-            self.home, self.upstreams[broker] = broker, upstream
-            return upstream.facts
-        self._session.end(f"no broker can be reached: {'; '.join(reasons)[:REASON_LENGTH_MAX]}")
-        return None
-
-    def _in_turn(self) -> list[str]:
+    def in_turn(self) -> list[str]:
+        """Return all brokers in the order in which they are tried: the client's home first."""
         names = list(self.brokers)
         at = names.index(self.home)
         return names[at:] + names[:at]
 
-    async def connect_to(self, broker: str) -> Upstream:
+    async def connect_to(self, broker: str) -> AnUpstream:
         """Return the client's connection to a broker, new or not; raise UpstreamError if there can be none."""
-        upstream = self.upstreams.get(broker)
-        if upstream is not None:
-            return upstream
-        upstream = Upstream(self.brokers[broker], self._session)
-        await upstream.open()
+        if broker in self.upstreams:
+            return self.upstreams[broker]
+        upstream: AnUpstream = self._session.new_upstream(self.brokers[broker])
         try:
-            refusal = await upstream.introduce(self._session.client.introduction())
-            if refusal:
-                raise UpstreamError(f"{broker} refuses: {refusal}")
+            await self._session.log_in(upstream)
             if broker in self.upstreams or self._session.is_over:
                 raise UpstreamError(f"{broker} is no longer needed")
         except UpstreamError:
@@ -76,7 +53,7 @@ class NatsHomes:
         """Subscribe at a subscription's home, as one that no plan has brought there."""
         upstream = self.upstreams.get(subscription.home)
         if upstream is not None:
-            upstream.write(self._session.client.sub_line(subscription))
+            self._session.subscribe(upstream, subscription)
 
     def leave_unused(self) -> None:
         """Close connections to brokers that are nobody's home; publish where all subscriptions are."""
@@ -88,7 +65,7 @@ class NatsHomes:
         for broker in [name for name in self.upstreams if name not in used]:
             self.upstreams.pop(broker).close()
 
-    def lose(self, upstream: Upstream, reason: str) -> None:
+    def lose(self, upstream: AnUpstream, reason: str) -> None:
         """Note that a broker is gone: its subscriptions restart elsewhere, in new stays."""
         session, lost = self._session, upstream.broker
         if self.upstreams.get(lost) is not upstream or session.is_over:
@@ -106,7 +83,7 @@ class NatsHomes:
     async def _reconnect(self, lost: str) -> None:
         pause_s = RETRY_S
         while not self._session.is_over:
-            for broker in [*self.upstreams, *[name for name in self._in_turn() if name not in self.upstreams]]:
+            for broker in [*self.upstreams, *[name for name in self.in_turn() if name not in self.upstreams]]:
                 try:
                     upstream = await self.connect_to(broker)
                 except UpstreamError as error:
@@ -124,11 +101,11 @@ class NatsHomes:
         self._session.counts["reconnected"] += 1
         self._session.release("reconnecting")
 
-    def restart(self, subscriptions: list[Subscription], broker: str) -> None:
+    def restart(self, subscriptions: Sequence[Subscription], broker: str) -> None:
         """Let subscriptions restart at a broker, as new ones."""
         for subscription in subscriptions:
             for upstream in self.upstreams.values():  # A plan may have brought it elsewhere by half.
-                upstream.write(unsub_line(subscription.sid))
+                self._session.unsubscribe(upstream, subscription)
             subscription.home = broker
             if subscription.number >= 0:
                 self._session.client.renumber(subscription)

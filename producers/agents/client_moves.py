@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
-from regraft.producers.agents.agent_session import Session
+from regraft.producers.agents.agent_session import Session, Subscription, Upstream
+from regraft.producers.agents.broker_address import UpstreamError
 from regraft.producers.agents.move_subscription import MovingSubscription
-from regraft.producers.agents.nats_client import Subscription, unsub_line
-from regraft.producers.agents.nats_frames import Frame
-from regraft.producers.agents.nats_upstream import Upstream, UpstreamError
-from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.stamps import Stamps
 from regraft.schemas.agent_names import client_of, number_in
-from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of
+from regraft.schemas.agent_note import AgentNote, NoteKind
 
 log = structlog.get_logger(__name__)
 
@@ -27,22 +26,34 @@ KEPT_BYTES_MAX = 64 << 20  # Of one client, from its next home; further messages
 ANSWER_S_MAX = 90.0  # Without a word about the plan for this long, its end here is unknown.
 DRAIN_S_MAX = 75.0  # A node gives up draining after 60 s.
 REPEATS_S_MAX = 30.0
-UNKNOWN_HOME = "?"
 ECHOES = (NoteKind.STAYS, NoteKind.REFUSED)  # Of what the agent itself has said.
 
 
-class NatsMoves:
+@dataclass(slots=True)
+class Delivered:
+    """A message that a broker delivers to a moving subscription, ``raw`` as the session hands it to the client.
+
+    ``home`` is where it was published, if the overlay has handed it over, else "".
+    """
+
+    raw: Any
+    size: int
+    home: str
+    mark: int
+
+
+class ClientMoves:
     """``moving`` holds, by number, the subscriptions on their way and those of which copies may still come."""
 
     def __init__(self, session: Session) -> None:
         self.moving: dict[int, MovingSubscription] = {}
         self._session = session
-        self._kept: list[tuple[int, Frame, str, int]] = []  # Number, frame, its publisher's home, mark or own place.
+        self._kept: list[tuple[int, Delivered, int]] = []  # Number, message, the place of one of the next home's own.
         self._kept_bytes = 0
         self._arrived: dict[int, float] = {}  # Those that have moved, and when.
         self._names: dict[int, tuple[str, int]] = {}  # Number -> the overlay's subscription, epoch.
         self._since_s: dict[int, float] = {}
-        self._stamps: Stamps | None = None
+        self.stamps: Stamps | None = None  # By which messages of the overlay are known.
         self._watching = False
         self._opening = asyncio.Lock()
 
@@ -99,7 +110,7 @@ class NatsMoves:
         self._forget_arrived(number)
         if number in self.moving:
             return  # The order is repeated.
-        self._stamps = Stamps(note.overlay, "")
+        self.stamps = Stamps(note.overlay, "")
         self.moving[number] = MovingSubscription(upstream.broker, note.broker)
         self._names[number], self._since_s[number] = (note.subscription, note.epoch), time.monotonic()
         session.run(self._bring(number, note))
@@ -118,21 +129,16 @@ class NatsMoves:
             return
         subscription = session.client.numbered(number)
         if subscription is not None and number in self.moving:
-            upstream.write(session.client.sub_line(subscription, note.subscription, note.epoch))
+            session.subscribe(upstream, subscription, note.subscription, note.epoch)
 
-    async def _connection_to(self, broker: str) -> Upstream:
+    async def _connection_to(self, broker: str) -> Any:
         """Return the connection to a broker; all subscriptions that go there share it."""
         async with self._opening:
             return await self._session.homes.connect_to(broker)
 
-    def refuse(self, broker: str, text: str) -> bool:
-        """Return True if an error of a broker is about a subscription on its way there, which then stays."""
-        if "Permissions Violation for Subscription" not in text:
-            return False
-        here = [
-            number for number, move in self.moving.items()
-            if move.home_to == broker and self._is_named(number, text)
-        ]  # fmt: skip
+    def refuse(self, broker: str, numbers: set[int]) -> bool:
+        """Let those of these subscriptions stay that are on their way to a broker, as it does not take them."""
+        here = [number for number in numbers if number in self.moving and self.moving[number].home_to == broker]
         for number in here:
             self._stop_refused(number)
         return bool(here)
@@ -148,38 +154,25 @@ class NatsMoves:
         self._session.counts["moves_refused"] += 1
         self._session.write_note(broker, AgentNote(NoteKind.REFUSED, name, epoch))
 
-    def _is_named(self, number: int, text: str) -> bool:
-        subscription = self._session.client.numbered(number)
-        return subscription is not None and subscription.subject.decode(errors="replace") in text
-
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def take(self, broker: str, subscription: Subscription, frame: Frame) -> None:
+    def take(self, broker: str, subscription: Subscription, message: Delivered) -> None:
         """Hand a message of a moving subscription to the client, keep it, or leave it out."""
         move, session, number = self.moving[subscription.number], self._session, subscription.number
-        home, mark = self._home_of(frame), mark_of(frame.words[1], frame.payload[frame.headers_size :])
+        home, mark = message.home, message.mark
         if number in self._arrived:
             if broker == move.home_to and (not home or move.takes_from_next(home, mark)):
-                session.deliver(subscription, frame.raw)
+                session.deliver(subscription, message.raw)
             if not move.awaits_repeats:
                 self._forget_arrived(number)
         elif broker == move.home_from:
             if move.takes_from_old(home, mark):
-                session.deliver(subscription, frame.raw)
-        elif self._kept_bytes + len(frame.raw) > KEPT_BYTES_MAX:
+                session.deliver(subscription, message.raw)
+        elif self._kept_bytes + message.size > KEPT_BYTES_MAX:
             session.counts["kept_overflow"] += 1
         else:
-            self._kept.append((number, frame, home, mark if home else move.keep_own(mark)))
-            self._kept_bytes += len(frame.raw)
-
-    def _home_of(self, frame: Frame) -> str:
-        """Return the broker at which a message was published that the overlay has handed over, "" for any other."""
-        size = frame.headers_size
-        if not size or self._stamps is None:
-            return ""
-        subject = frame.words[1].decode(errors="surrogateescape")
-        stamp = self._stamps.met(LocalMessage(subject, b"", headers=frame.payload[:size]))
-        return "" if stamp is None else stamp.home or UNKNOWN_HOME
+            self._kept.append((number, message, -1 if home else move.keep_own(mark)))
+            self._kept_bytes += message.size
 
     # --- the end of a move -------------------------------------------------------------------------------------------
 
@@ -197,13 +190,14 @@ class NatsMoves:
             if subscription is not None:
                 subscription.home = move.home_to
                 if move.home_from in session.homes.upstreams:
-                    session.homes.upstreams[move.home_from].write(unsub_line(subscription.sid))
-        for number, frame, home, mark in kept:
+                    session.unsubscribe(session.homes.upstreams[move.home_from], subscription)
+        for number, message, place in kept:
             subscription = session.client.numbered(number)
             if subscription is None or number not in going:
                 continue
-            if going[number].takes_from_next(home, mark) if home else mark in new[number]:
-                session.deliver(subscription, frame.raw)
+            home = message.home
+            if going[number].takes_from_next(home, message.mark) if home else place in new[number]:
+                session.deliver(subscription, message.raw)
         session.deliver_now()
         session.counts["subscriptions_moved"] += len(going)
         for number in [each for each, move in going.items() if not move.awaits_repeats]:
@@ -219,7 +213,7 @@ class NatsMoves:
         self._names.pop(number, None)
         self._since_s.pop(number, None)
         self._kept = [each for each in self._kept if each[0] != number]
-        self._kept_bytes = sum(len(frame.raw) for _, frame, _, _ in self._kept)
+        self._kept_bytes = sum(message.size for _, message, _ in self._kept)
 
     def _stop(self, number: int) -> None:
         """Let a subscription stay where it is: the plan is over, or the next home refuses it."""
@@ -227,7 +221,7 @@ class NatsMoves:
         subscription = session.client.numbered(number)
         self._drop(number)
         if move is not None and subscription is not None and move.home_to in session.homes.upstreams:
-            session.homes.upstreams[move.home_to].write(unsub_line(subscription.sid))
+            session.unsubscribe(session.homes.upstreams[move.home_to], subscription)
         self._finish_if_complete()
         session.homes.leave_unused()
 

@@ -1,4 +1,4 @@
-"""Where a client of NATS publishes: at the broker to which its subscriptions have moved, behind what it published.
+"""Where a client publishes: at the broker to which its subscriptions have moved, behind what it published.
 
 The client waits while the agent sends a message through the overlay, from the old home to the next one. On a tree with
 links that keep order, whatever the client publishes at the next home after that message has come is behind what it
@@ -11,10 +11,7 @@ import asyncio
 
 import structlog
 
-from regraft.producers.agents.agent_session import Session
-from regraft.producers.agents.nats_client import FLUSH, FLUSH_SID, unsub_line
-from regraft.producers.agents.nats_frames import publish_frame
-from regraft.producers.agents.nats_upstream import Upstream
+from regraft.producers.agents.agent_session import Session, Upstream
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +21,7 @@ REPEAT_S = 0.1  # Until the overlay knows the subscription, messages to it go no
 HOLD = "publishing elsewhere"
 
 
-class NatsPublishing:
+class ClientPublishing:
     """Where one client publishes: its session's home."""
 
     def __init__(self, session: Session) -> None:
@@ -61,29 +58,28 @@ class NatsPublishing:
 
     async def _flush(self, old: Upstream, new: Upstream) -> bool:
         """Return True once a message behind everything published has come to the next home through the overlay."""
-        subject = f"{FLUSH}{self._session.client.name}"
         self._flushed = asyncio.Event()
-        new.write(f"SUB {subject} {FLUSH_SID.decode()}\r\n".encode())
+        self._session.want_flush(new, is_wanted=True)
         try:
-            if not await self._comes(old, subject, WAY_S_MAX):
+            if not await self._comes(old, WAY_S_MAX):
                 return False
             self._session.hold(HOLD)
             self._flushed.clear()
             self._mark += 1  # Only what is published from here on counts.
-            return await self._comes(old, subject, FLUSH_S_MAX)
+            return await self._comes(old, FLUSH_S_MAX)
         finally:
             self._flushed = None
-            new.write(unsub_line(FLUSH_SID))
+            self._session.want_flush(new, is_wanted=False)
 
     def note_flush(self, payload: bytes) -> None:
         """Note that what the agent has published has come."""
         if self._flushed is not None and payload == b"%d" % self._mark:
             self._flushed.set()
 
-    async def _comes(self, old: Upstream, subject: str, wait_s_max: float) -> bool:
+    async def _comes(self, old: Upstream, wait_s_max: float) -> bool:
         assert self._flushed is not None
         for _ in range(int(wait_s_max / REPEAT_S)):
-            old.write(publish_frame(subject.encode(), b"%d" % self._mark))
+            self._session.send_flush(old, self._mark)
             try:
                 await asyncio.wait_for(self._flushed.wait(), REPEAT_S)
             except TimeoutError:

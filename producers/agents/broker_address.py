@@ -1,0 +1,20 @@
+"""Where an agent reaches brokers, and why it may not."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+
+
+class UpstreamError(ConnectionError):
+    """The broker cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where clients of one broker connect."""
+
+    broker: str
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None

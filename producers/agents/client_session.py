@@ -1,0 +1,131 @@
+"""What sessions of all protocols share: who waits for whom, work beside the client, and the end of both."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Generic, cast
+
+import structlog
+
+from regraft.producers.agents.agent_session import AnUpstream, Client
+from regraft.producers.agents.broker_address import BrokerAddress
+from regraft.producers.agents.client_homes import ClientHomes
+from regraft.producers.agents.client_moves import ClientMoves
+from regraft.producers.agents.client_publishing import ClientPublishing
+
+log = structlog.get_logger(__name__)
+
+
+class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
+    """One client. ``brokers`` are all that it may be taken to, ``home`` where it begins; it encrypts with ``tls``."""
+
+    hands_over_to_all = False
+    is_tls_first = True  # The client encrypts before it says anything.
+
+    def __init__(
+        self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
+        on_end: Callable[[Any], None], tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.counts = name, counts
+        self.homes: ClientHomes[AnUpstream] = ClientHomes(cast(Any, self), brokers, home)
+        self.moves = ClientMoves(cast(Any, self))
+        self.publishing = ClientPublishing(cast(Any, self))
+        self._on_end, self._tls = on_end, tls
+        self._transport: asyncio.Transport | None = None
+        self._holds: set[str] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.is_over = False
+
+    @property
+    def client(self) -> Client:
+        """What is known of the client."""
+        raise NotImplementedError
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the client's connection, and begin."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.counts["clients_came"] += 1
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with a client that has just connected."""
+        raise NotImplementedError
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the client's connections to brokers with it."""
+        self.end("")
+
+    def pause_writing(self) -> None:
+        """Read from brokers no faster than the client does."""
+        for upstream in self.homes.upstreams.values():
+            if upstream.transport is not None:
+                upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read from brokers again."""
+        for upstream in self.homes.upstreams.values():
+            if upstream.transport is not None and not upstream.is_closing:
+                upstream.transport.resume_reading()
+
+    def lose_upstream(self, upstream: AnUpstream, reason: str) -> None:
+        """Note that a broker is gone."""
+        self.homes.lose(upstream, reason)
+
+    def hold_back(self, upstream: AnUpstream, *, is_full: bool) -> None:
+        """Read from the client no faster than a broker does."""
+        if is_full:
+            self.hold(f"slow {upstream.broker}")
+        else:
+            self.release(f"slow {upstream.broker}")
+
+    def hold(self, reason: str) -> None:
+        """Let the client wait, until each reason for it is released."""
+        raise NotImplementedError
+
+    def release(self, reason: str) -> None:
+        """Take back a reason for which the client waits."""
+        raise NotImplementedError
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def run(self, work: Coroutine[Any, Any, None] | Awaitable[None]) -> None:
+        """Run something beside the client, at most as long as it lasts."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._note_done)
+
+    def _note_done(self, task: asyncio.Future[Any]) -> None:
+        self._tasks.discard(cast("asyncio.Task[Any]", task))
+        if not task.cancelled() and task.exception() is not None:
+            log.error("client_failed", client=self.name, error=repr(task.exception()))
+            self.end("the agent has failed here")
+
+    def note_staying(self, reason: str) -> None:
+        """Count and log that no plan can move the client."""
+        log.info("client_stays", client=self.name, broker=self.homes.home, reason=reason)
+        self.counts["clients_that_stay"] += 1
+
+    def end(self, reason: str) -> None:
+        """End the client and all its connections."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.counts["clients_left"] += 1
+        if reason:
+            log.warning("client_ended", client=self.name, reason=reason)
+        self.leave_brokers()
+        for task in self._tasks:
+            task.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        self._on_end(self)
+
+    def leave_brokers(self) -> None:
+        """End all connections to brokers."""
+        for upstream in self.homes.upstreams.values():
+            upstream.close()
