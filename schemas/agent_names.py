@@ -3,7 +3,7 @@
 A client is ``AGENT.RUN-COUNT``: the agent's name, the agent's incarnation and which of its connections it is. Its
 subscriptions add a number, ``AGENT.RUN-COUNT.NUMBER``; the overlay's subscription adds which stay it is, behind ``~``.
 The agent subscribes at the broker in a queue group of that name, so the broker's own report of interest identifies the
-subscription, and its end.
+subscription, and its end. Where a client publishes much, its messages name it, so that it is a publisher.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ from dataclasses import dataclass
 AGENT_NAME_LENGTH_MAX = 40
 GROUP_PREFIX = "regraft-agent."
 ORDERS, PRIVATE = "_REGRAFT.agent.", "_REGRAFT.to."
+PUBLISHER_HEADER = b"Regraft-Publisher"  # Of messages whose publisher is not the broker.
+PUBLISHER_PREFIX = ".p."  # Behind a node's incarnation, in the name of a publisher that a header names.
 _AGENT = re.compile(rf"[A-Za-z0-9_-]{{1,{AGENT_NAME_LENGTH_MAX}}}")
+_CLIENT = rf"(?P<client>{_AGENT.pattern}\.[0-9a-z]{{1,12}}-[0-9]{{1,10}})"
+_SUBSCRIPTION = re.compile(rf"{_CLIENT}\.[0-9]{{1,10}}(~[0-9a-z-]{{1,40}})?")
+_PUBLISHER = re.compile(rf"{re.escape(PUBLISHER_PREFIX)}{_CLIENT}$")
 _GROUP = re.compile(
-    rf"{re.escape(GROUP_PREFIX)}(?P<client>{_AGENT.pattern}\.[0-9a-z]{{1,12}}-[0-9]{{1,10}})"
+    rf"{re.escape(GROUP_PREFIX)}{_CLIENT}"
     r"\.(?P<number>[0-9]{1,10})(?P<stay>~[0-9a-z-]{1,40})?(?:@(?P<epoch>[0-9]{1,15}))?"
 )
 
@@ -45,6 +50,18 @@ def client_of(subscription: str) -> str:
     """Return the client that a subscription beside an agent belongs to; any other name is its own client."""
     name = subscription.partition("~")[0]
     return name.rpartition(".")[0] or name
+
+
+def client_beside(subscription: str) -> str:
+    """Return the client beside an agent that a subscription belongs to, "" for any other subscription."""
+    match = _SUBSCRIPTION.fullmatch(subscription)
+    return match["client"] if match else ""
+
+
+def publishing_client(publisher: str) -> str:
+    """Return the client beside an agent that a publisher is, "" for any other publisher."""
+    match = _PUBLISHER.search(publisher) if PUBLISHER_PREFIX in publisher else None
+    return match["client"] if match else ""
 
 
 def number_in(subscription: str) -> int:

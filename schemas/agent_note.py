@@ -19,7 +19,7 @@ Mark = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 
 
 class NoteKind(StrEnum):
-    """What a note says; the first six come from nodes."""
+    """What a note says; the first seven come from nodes."""
 
     MOVE = "move"  # Bring the subscription to ``broker``, for ``epoch``.
     AWAITED = "awaited"  # The overlay has it at ``broker``, in the tables of ``epoch``.
@@ -27,9 +27,12 @@ class NoteKind(StrEnum):
     SWITCHED = "switched"  # Of what clients publish at ``broker``, ``count`` were not of ``epoch``, at last ``marks``.
     DRAINED = "drained"  # ``broker`` has handed over everything from before ``epoch``.
     ABORTED = "aborted"  # The plan to ``epoch`` is over, and the subscription stays.
+    NAMED = "named"  # All brokers know the client as a publisher: its messages may name it.
     READY = "ready"  # From the agent, to both homes in turn: it is at both, and ``count`` begins here.
     REFUSED = "refused"  # From the agent: it cannot bring the subscription to its next home.
     STAYS = "stays"  # From the agent: this client's subscriptions cannot move.
+    PUBLISHES = "publishes"  # From the agent: this client publishes so much that it should be known as a publisher.
+    NEAREST = "nearest"  # From the agent: ``broker`` is the nearest to this client.
 
 
 class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):

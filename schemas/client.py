@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from regraft.schemas.bounds import Measure, Name, Number, Text, TimeMs
+from regraft.schemas.bounds import Measure, Name, NameOrNone, Number, Text, TimeMs
 
 
 class Role(StrEnum):
@@ -28,7 +28,8 @@ class Client(Struct, frozen=True):
 
     A subscriber has one subscription in ``predicates``. On an overlay with topics it is a user and has any number of
     sorted ``topics``, each of which is one subscription. ``may_move``: an agent beside the client can take it to
-    another broker, although the inventory says that clients stay.
+    another broker, although the inventory says that clients stay; ``nearest`` is the broker that is nearest to the
+    client, "" if that is not known.
     """
 
     client: Name
@@ -39,3 +40,4 @@ class Client(Struct, frozen=True):
     time_ms: TimeMs
     topics: tuple[Name, ...] = ()
     may_move: bool = False
+    nearest: NameOrNone = ""

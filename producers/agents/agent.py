@@ -1,6 +1,7 @@
 """An agent: it listens where clients connect, and has a session for each.
 
-In: addresses. Out: sessions. What one client needs belongs to :mod:`producers.agents.nats_session`.
+In: addresses. Out: sessions, which know the broker that is nearest to here, and so to clients. What one client needs
+belongs to :mod:`producers.agents.nats_session`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_session import ClientSession
+from regraft.producers.agents.measure_brokers import NearestBroker
 from regraft.producers.agents.nats_session import NatsSession
 
 CLIENTS_MAX = 10_000
@@ -30,6 +32,8 @@ class Agent:
         self._sessions: set[ClientSession[Any]] = set()
         self._server: asyncio.Server | None = None
         self._count, self._tls = 0, cast(ssl.SSLContext | None, None)
+        self.near = NearestBroker(brokers, home)
+        self._measuring: asyncio.Task[None] | None = None
 
     @property
     def sessions(self) -> list[ClientSession[Any]]:
@@ -46,6 +50,12 @@ class Agent:
         """Listen; raise OSError if that is not possible. Clients have to encrypt if ``tls`` is given."""
         self._tls = tls
         self._server = await asyncio.get_running_loop().create_server(self._begin, host, port)
+        if len(self.brokers) > 1:
+            self._measuring = asyncio.create_task(self.near.run(self._note_nearest))
+
+    def _note_nearest(self) -> None:
+        for session in self._sessions:
+            session.homes.note_nearest(self.near.nearest)
 
     def _begin(self) -> asyncio.Protocol:
         if len(self._sessions) >= CLIENTS_MAX:
@@ -57,10 +67,13 @@ class Agent:
             self._tls,
         )  # fmt: skip
         self._sessions.add(session)
+        session.homes.note_nearest(self.near.nearest)
         return session
 
     async def close(self) -> None:
         """End all clients, and listen no longer."""
+        if self._measuring is not None:
+            self._measuring.cancel()
         if self._server is not None:
             self._server.close()
         for session in self.sessions:

@@ -102,6 +102,10 @@ class Publishing(Protocol):
         """Publish where all subscriptions are, if that is one broker."""
         ...
 
+    def lose(self, broker: str) -> None:
+        """Note that the connection to a broker is gone."""
+        ...
+
 
 class Session(Protocol):
     """One client of an agent."""

@@ -13,6 +13,7 @@ import structlog
 
 from regraft.producers.agents.agent_session import AnUpstream, Session, Subscription
 from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
+from regraft.schemas.agent_note import AgentNote, NoteKind
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +27,22 @@ class ClientHomes(Generic[AnUpstream]):
         self.brokers, self.home = dict(brokers), home
         self.upstreams: dict[str, AnUpstream] = {}
         self._session = session
+        self._nearest, self._said = "", ("", "")  # The second: the home whose node knows the nearest broker, and it.
+
+    def note_nearest(self, broker: str) -> None:
+        """Note the broker that is nearest to the client, "" if it is not known; the node at its home learns of it.
+
+        While the client is elsewhere, this is repeated: a node may have been restarted.
+        """
+        is_repeated, self._nearest = broker == self._nearest, broker
+        self._say_nearest(is_repeated=is_repeated)
+
+    def _say_nearest(self, *, is_repeated: bool = False) -> None:
+        client, said = self._session.client, (self.home, self._nearest)
+        is_new = said != self._said or (is_repeated and self._nearest != self.home)
+        if is_new and self._nearest and client.subscriptions and not client.stays_because:
+            self._said = said
+            self._session.write_note(self.home, AgentNote(NoteKind.NEAREST, broker=self._nearest))
 
     def in_turn(self) -> list[str]:
         """Return all brokers in the order in which they are tried: the client's home first."""
@@ -54,6 +71,7 @@ class ClientHomes(Generic[AnUpstream]):
         upstream = self.upstreams.get(subscription.home)
         if upstream is not None:
             self._session.subscribe(upstream, subscription)
+            self._say_nearest()
 
     def leave_unused(self) -> None:
         """Close connections to brokers that are nobody's home; publish where all subscriptions are."""
@@ -64,6 +82,8 @@ class ClientHomes(Generic[AnUpstream]):
         used = homes | {self.home} | session.moves.brokers
         for broker in [name for name in self.upstreams if name not in used]:
             self.upstreams.pop(broker).close()
+            session.publishing.lose(broker)
+        self._say_nearest()
 
     def lose(self, upstream: AnUpstream, reason: str) -> None:
         """Note that a broker is gone: its subscriptions restart elsewhere, in new stays."""
@@ -75,6 +95,7 @@ class ClientHomes(Generic[AnUpstream]):
         session.counts["brokers_lost"] += 1
         log.warning("broker_lost", client=session.client.name, broker=lost, reason=reason)
         session.moves.lose(lost)
+        session.publishing.lose(lost)
         is_stranded = any(each.home == lost for each in session.client.subscriptions.values())
         if is_stranded or self.home == lost:
             session.hold("reconnecting")

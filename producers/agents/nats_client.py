@@ -139,9 +139,14 @@ class NatsClient:
         return b" ".join(words) + b"\r\n"
 
 
-def info_line(facts: dict[str, Any], *, needs_tls: bool) -> bytes:
-    """Return what the agent says of a server to its client, and whether the client has to encrypt."""
+def info_line(facts: dict[str, Any], *, needs_tls: bool, header_bytes: int = 0) -> bytes:
+    """Return what the agent says of a server to its client: whether to encrypt, and the size of messages.
+
+    The agent makes messages longer by up to ``header_bytes``.
+    """
     shown = {key: value for key, value in facts.items() if key not in LEFT_OUT}
+    if isinstance(shown.get("max_payload"), int):
+        shown["max_payload"] = max(shown["max_payload"] - header_bytes, 1)
     if needs_tls:
         shown |= {"tls_required": True, "tls_available": True}
     return b"INFO " + json.dumps(shown).encode() + b"\r\n"

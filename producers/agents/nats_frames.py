@@ -12,6 +12,7 @@ from dataclasses import dataclass
 LINE_BYTES_MAX = 64 << 10
 PAYLOAD_BYTES_MAX = 64 << 20  # The most that a server can be set to accept.
 END = b"\r\n"
+HEADERS_BEGIN = b"NATS/1.0"
 WITH_PAYLOAD = {b"PUB": 3, b"HPUB": 4, b"MSG": 4, b"HMSG": 5}  # And the fewest words that each has.
 
 
@@ -91,3 +92,23 @@ def message_frame(subject: bytes, sid: bytes, reply: bytes, headers_size: int, p
 def publish_frame(subject: bytes, payload: bytes) -> bytes:
     """Return the bytes of a message as a client publishes it."""
     return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
+
+
+def header_block(line: bytes) -> bytes:
+    """Return the headers of a message that are this line alone."""
+    return b"%b\r\n%b\r\n\r\n" % (HEADERS_BEGIN, line)
+
+
+def named_frame(frame: Frame, line: bytes) -> bytes:
+    """Return the bytes of a published message with one header more, a line; as it came if it has one of that name."""
+    words, payload = frame.words, frame.payload
+    if words[0] == b"PUB":
+        block, route = header_block(line), words[1:-1]
+    else:
+        block, payload, route = payload[: frame.headers_size], payload[frame.headers_size :], words[1:-2]
+        if not block.startswith(HEADERS_BEGIN) or line[: line.index(b":") + 1].lower() in block.lower():
+            return frame.raw
+        end = block.index(END) + len(END)
+        block = b"%b%b\r\n%b" % (block[:end], line, block[end:])
+    sizes = len(block), len(block) + len(payload)
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (b" ".join(route), *sizes, block, payload)

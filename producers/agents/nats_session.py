@@ -29,11 +29,19 @@ from regraft.producers.agents.nats_client import (
     info_line,
     unsub_line,
 )
-from regraft.producers.agents.nats_frames import Frame, FrameError, FrameReader, message_frame, publish_frame
+from regraft.producers.agents.nats_frames import (
+    Frame,
+    FrameError,
+    FrameReader,
+    header_block,
+    message_frame,
+    named_frame,
+    publish_frame,
+)
 from regraft.producers.agents.nats_upstream import Upstream
 from regraft.producers.nodes.connectors.connector import LocalMessage
-from regraft.schemas.agent_names import ORDERS, PRIVATE
-from regraft.schemas.agent_note import AgentNote, mark_of, note_bytes, note_of
+from regraft.schemas.agent_names import ORDERS, PRIVATE, PUBLISHER_HEADER
+from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +62,7 @@ class NatsSession(ClientSession[Upstream]):
     ) -> None:  # fmt: skip
         super().__init__(name, brokers, home, counts, on_end, tls)
         self._client = NatsClient(name)
+        self._line = b"%b: %b" % (PUBLISHER_HEADER, name.encode())
         self._reader, self._held = FrameReader(), bytearray()
         self._out: list[bytes] = []
 
@@ -72,7 +81,8 @@ class NatsSession(ClientSession[Upstream]):
     async def _begin(self) -> None:
         upstream = await self._open_first()
         if upstream is not None:
-            self._write(info_line(upstream.facts, needs_tls=self._tls is not None))
+            header_bytes = len(header_block(self._line))
+            self._write(info_line(upstream.facts, needs_tls=self._tls is not None, header_bytes=header_bytes))
             if self._tls is None or await self._secure(self._tls):
                 self.release("opening")
 
@@ -129,7 +139,8 @@ class NatsSession(ClientSession[Upstream]):
                 elif upstream is not None and frame.words[0] in (b"PUB", b"HPUB"):
                     is_first = not self.client.has_published
                     self.client.note_published(frame.words[1])
-                    out.append(frame.raw)
+                    is_named = self.publishing.note_published()
+                    out.append(named_frame(frame, self._line) if is_named else frame.raw)
                     if is_first:
                         self._stand_in()
                 else:
@@ -287,7 +298,9 @@ class NatsSession(ClientSession[Upstream]):
     def _take_own(self, upstream: Upstream, sid: bytes, frame: Frame) -> None:
         if sid == NOTES_SID:
             note = note_of(frame.payload)
-            if note is not None:
+            if note is not None and note.kind is NoteKind.NAMED:
+                self.publishing.note_named(upstream.broker)
+            elif note is not None:
                 self.moves.take_note(upstream, note)
         elif sid == PRIVATE_SID:
             rest = frame.words[1].removeprefix(f"{PRIVATE}{self.client.name}.".encode())
@@ -347,4 +360,8 @@ class NatsSession(ClientSession[Upstream]):
 
     def send_flush(self, upstream: Upstream, mark: int) -> None:
         """Publish such a message behind everything that the client has published."""
-        upstream.write(publish_frame(f"{FLUSH}{self.client.name}".encode(), b"%d" % mark))
+        subject, text = f"{FLUSH}{self.client.name}".encode(), b"%d" % mark
+        raw = publish_frame(subject, text)
+        if self.publishing.is_named(upstream.broker):
+            raw = named_frame(Frame([b"PUB", subject, b"%d" % len(text)], text, raw), self._line)
+        upstream.write(raw)

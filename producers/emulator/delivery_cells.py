@@ -69,7 +69,10 @@ class DeliveryCells:
         self._parts_until_ms = now_ms + MOVED_SEPARATE_MS
 
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
-        """Count the deliveries of a notification by part, if any is reported; call once for all its subscriptions."""
+        """Count the deliveries of a notification by part, if any is reported; call once for all its subscriptions.
+
+        A name may stand for several subscriptions of a client; those named "" are never reported separately.
+        """
         sequence, publisher = notification.sequence, notification.publisher
         if self.rule.subscribers_reported_max:
             self._taken.update(subscriptions)
@@ -126,7 +129,7 @@ class DeliveryCells:
         weights = {
             name: count * (KEPT_WEIGHT if name in self._single else 1)
             for name, count in self._taken.items()
-            if name not in self._part_of
+            if name and name not in self._part_of
         }
         most = sorted(weights, key=lambda name: (-weights[name], name))[: self.rule.subscribers_reported_max]
         self._single = {name: number_of_subscriber(name) for name in most}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -42,6 +42,7 @@ class _Beside:
     ``count`` is how many local publications of before that epoch it matches, since the agent began to count.
     """
 
+    client: str
     group: str
     filter_: Filter
     epoch: int = -1
@@ -58,16 +59,20 @@ class _Beside:
 class AgentClients:
     """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on.
 
-    ``on_refused`` is called with one that its agent cannot bring to where the plan under way wants it.
+    ``on_refused`` is called with one that its agent cannot bring to where the plan under way wants it, and
+    ``on_publishes`` with a client here that should be known as a publisher.
     """
 
     def __init__(
         self, broker: str, ask: Callable[[ReadyRequest], None], on_home: Callable[[str, Filter], None]
     ) -> None:
         self.on_refused: Callable[[str], None] = lambda _name: None
+        self.on_publishes: Callable[[str], None] = lambda _client: None
         self._broker, self._ask, self._on_home = broker, ask, on_home
         self._line: NoteLine | None = None
         self._subscriptions: dict[str, _Beside] = {}
+        self._clients: Counter[str] = Counter()  # How many of these each has.
+        self._nearest: dict[str, str] = {}  # Clients -> the broker that is nearest to them, if it is known.
         self._moving: dict[str, _Beside] = {}  # Those that the plan under way brings or moves away.
         self._counted = MatchIndex()  # The same, by what they match.
         self._followed: tuple[int, BrokerPhase] | None = None
@@ -84,8 +89,10 @@ class AgentClients:
     def begin(self, name: str, group: str, filter_: Filter, epoch: int = -1) -> None:
         """Note a subscription here; the plan to ``epoch`` brings it, unless that is -1."""
         is_coming = epoch >= 0
-        beside = _Beside(group, filter_, epoch, is_coming, since_s=time.monotonic())
+        self._forget(name)
+        beside = _Beside(client_of(name), group, filter_, epoch, is_coming, since_s=time.monotonic())
         self._subscriptions[name] = beside
+        self._clients[beside.client] += 1
         if beside.is_coming:
             self._begin_move(name, beside)
 
@@ -100,12 +107,34 @@ class AgentClients:
 
     def end(self, name: str) -> tuple[bool, bool]:
         """Forget a subscription; return whether the core has to end it, and whether it is registered as being here."""
-        beside = self._subscriptions.pop(name, None)
+        beside = self._forget(name)
         self._end_move(name)
         if beside is None:
             return False, False
         has_gone = beside.is_going and beside.is_switched
         return not has_gone, not has_gone and not beside.is_coming
+
+    def _forget(self, name: str) -> _Beside | None:
+        beside = self._subscriptions.pop(name, None)
+        if beside is not None:
+            self._clients[beside.client] -= 1
+            if not self._clients[beside.client]:
+                del self._clients[beside.client]
+                self._nearest.pop(beside.client, None)
+        return beside
+
+    def is_here(self, client: str) -> bool:
+        """Return True if a client beside an agent has a subscription here."""
+        return client in self._clients
+
+    def nearest_to(self, name: str) -> str:
+        """Return the broker that is nearest to a subscription's client, "" if that is not known."""
+        return self._nearest.get(client_of(name), "") if name in self._subscriptions else ""
+
+    def note_named(self, client: str) -> None:
+        """Let a client's agent name it in its messages: all brokers know it as a publisher."""
+        if client in self._clients:
+            self._write(f"{client}.0", NoteKind.NAMED, 0)
 
     def may_move(self, name: str) -> bool:
         """Return True if a plan may move a subscription from here."""
@@ -121,6 +150,14 @@ class AgentClients:
         """Return the queue groups of those subscriptions that are beside agents."""
         here = self._subscriptions
         return frozenset(here[name].group for name in subscriptions if name in here) if here else frozenset()
+
+    def clients_of(self, subscriptions: Sequence[str]) -> list[str]:
+        """Return the client of each subscription that may move, "" for others; empty if there is no agent here."""
+        here, staying = self._subscriptions, self._staying
+        if not here:
+            return []
+        beside = (here.get(name) for name in subscriptions)
+        return ["" if each is None or each.client in staying else each.client for each in beside]
 
     def are_private(self, subscriptions: Sequence[str]) -> bool:
         """Return True if a delivery is for arriving subscriptions alone: others here get theirs with another one."""
@@ -153,6 +190,10 @@ class AgentClients:
         name = note.subscription
         if note.kind is NoteKind.STAYS:
             self._stay(client, math.inf)
+        if note.kind is NoteKind.NEAREST and client in self._clients:
+            self._note_nearest(client, note.broker)
+        if note.kind is NoteKind.PUBLISHES and client in self._clients:
+            self.on_publishes(client)
         beside = self._subscriptions.get(name)
         if beside is None or client_of(name) != client or note.epoch != beside.epoch or name not in self._moving:
             return
@@ -164,6 +205,11 @@ class AgentClients:
                 self._ask(ReadyRequest(note.epoch, name))
             else:
                 self._write(name, NoteKind.COUNTING, note.epoch)
+
+    def _note_nearest(self, client: str, nearest: str) -> None:
+        if nearest and self._nearest.get(client) != nearest:
+            self._nearest[client] = nearest
+            self._register_again(client)
 
     def _refuse(self, name: str) -> None:
         self.on_refused(name)
@@ -177,7 +223,7 @@ class AgentClients:
                 self._register_again(client)
 
     def _register_again(self, client: str) -> None:
-        """Register a client's subscriptions again: whether they may move has changed."""
+        """Register a client's subscriptions again: whether they may move, or what is nearest, has changed."""
         for name, beside in self._subscriptions.items():
             if client_of(name) == client and not beside.is_coming:
                 self._on_home(name, beside.filter_)
@@ -237,7 +283,7 @@ class AgentClients:
         self._end_move(name)
         self._write(name, NoteKind.ABORTED, beside.epoch)
         if beside.is_coming:
-            del self._subscriptions[name]  # It stays where it was: its end here is not its end.
+            self._forget(name)  # It stays where it was: its end here is not its end.
         beside.is_going, beside.epoch = False, -1
 
     def _write_switched(self, name: str, beside: _Beside) -> None:

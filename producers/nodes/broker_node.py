@@ -38,11 +38,10 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.broker_reports import BrokerPhase, ProtocolError
 from regraft.producers.brokers.bundle_messages import bundled
-from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.tree_routing import is_subscribed, subscriptions_in
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule, Heartbeats, has_news
-from regraft.producers.emulator.emit_telemetry import predicate_record, queue_sample
+from regraft.producers.emulator.emit_telemetry import queue_sample
 from regraft.producers.emulator.emulated_broker import PeerLost, QueueCounters, Served
 from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
 from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
@@ -53,17 +52,16 @@ from regraft.producers.nodes.links.run_links import Links
 from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.receipts import Receipts
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
+from regraft.producers.nodes.reported_clients import ReportedClients
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
-from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.sampled_blocks import FULL, Sampling
 from regraft.schemas.split_batch import split_batch
-from regraft.schemas.telemetry import ClientChange, LinkProbe, TelemetryBatch
+from regraft.schemas.telemetry import LinkProbe, TelemetryBatch
 
 log = structlog.get_logger(__name__)
 
 CELLS_KEPT_S = 120
-CHANGES_MAX = 10_000  # Client changes between two batches; beyond this, the oldest are dropped.
 CONSIDERED_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
 LINK_FULL, IMPOSSIBLE, ELSEWHERE = "link_full", "impossible_message", "handled_elsewhere"
@@ -98,8 +96,6 @@ class BrokerNode:
         self.counters = QueueCounters()
         self._ports, self._now_ms = ports, now_ms
         self._cells = DeliveryCells(CELLS_KEPT_S, sampling)
-        self._changes: deque[ClientChange] = deque(maxlen=CHANGES_MAX)
-        self._changes_made: Counter[str] = Counter()
         self._batches_sent = 0
         self._heartbeats, self._heartbeat_rule = Heartbeats(), heartbeats
         self._installs, self._prepared = 0, cast(Command | None, None)
@@ -107,10 +103,18 @@ class BrokerNode:
         self._candidates = frozenset(candidates)
         self._is_busy = False
         self._inbox: deque[tuple[str | None, Served]] = deque()
-        self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client, lambda: core.epoch)
-        self._agents = self.clients.agents
-        self._agents.connect(connector.agents, self._refuse_move)
         self._groups = GroupHandlers(self.broker, partial(is_subscribed, core))
+        self._reported = ReportedClients(self.broker, self._cells, ports, self._groups, now_ms)
+        self.clients = NodeClients(
+            self.broker,
+            str(core.boot_ms),
+            self._ask,
+            self._reported.change,
+            lambda: core.epoch,
+            lambda: core.takes_clients,
+        )
+        self._agents = self._reported.agents = self.clients.agents
+        self._agents.connect(connector.agents, self._refuse_move)
         self.clients.handlers = self._groups.choose
         self.wanted = WantedElsewhere(connector, self._serve, self._groups)
         self.links = links_of(self)
@@ -326,14 +330,14 @@ class BrokerNode:
                 case Confirmed(subscription):
                     self._inboxes.note_confirmed(self.clients.confirm(subscription))
                 case SubscriberMoves() | SubscriberAwaited() | SubscriberTaken():
-                    self._agents.take_effect(effect)
+                    self._reported.take_effect(effect)
                 case Cancelled():
                     pass  # The real broker has already notified its client.
                 case _:
                     log.error("effect_unknown", broker=self.broker, effect=type(effect).__name__)
 
     def _deliver(self, notification: CarriedNotification, subscriptions: Sequence[str]) -> None:
-        self._cells.note_delivered(notification, len(subscriptions))
+        self._reported.note_delivered(notification, subscriptions)
         if notification.home == self.broker:
             return  # The broker has already delivered it to its own clients.
         excluded = excluded_groups(subscriptions, notification.handlers, self.broker)
@@ -353,34 +357,20 @@ class BrokerNode:
             is_handed_over = False
         self.counts["delivered" if is_handed_over else "not_handed_over"] += 1
 
-    def _change_client(self, client: str, role: Role, filter_: Filter | None) -> None:
-        what = "left" if filter_ is None else f"came as {role}"
-        self._changes.append(ClientChange(client, self._changes_made[client], what))
-        if filter_ is None:
-            del self._changes_made[client]
-            self._ports.remove_client(client)
-            return
-        self._changes_made[client] += 1
-        if role is Role.SUBSCRIBER:
-            self._groups.note(client, self.broker, filter_)
-        predicates = tuple(predicate_record(predicate) for predicate in filter_)
-        may_move = role is Role.SUBSCRIBER and self._agents.may_move(client)
-        time_ms = int(self._now_ms())
-        self._ports.put_client(Client(client, role, self.broker, predicates, 0.0, time_ms, may_move=may_move))
-
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
     def flush(self, *, is_last: bool = False) -> None:
         """Send a batch of telemetry if it has news or is due; the last one includes counts of spans not ended."""
         now_ms = self._now_ms()
         self.wanted.refresh(partial(subscriptions_in, self.core))
-        self.clients.restart_forgotten(self.core.takes_clients)
+        self.clients.follow_agents(self.core.takes_clients, now_ms)
         self._agents.refuse_late()
-        deliveries, changes = self._cells.pop_changed(math.inf if is_last else now_ms), tuple(self._changes)
+        deliveries = self._cells.pop_changed(math.inf if is_last else now_ms)
+        changes = tuple(self._reported.changes)
         is_wanted = is_last or has_news(deliveries, changes, self.core.phase)
         if not self._heartbeats.take_turn(self._heartbeat_rule, now_ms, has_news=is_wanted):
             return
-        self._changes.clear()
+        self._reported.changes.clear()
         own = queue_sample("", self.counters, len(self._inbox))
         batch = TelemetryBatch(
             broker=self.broker,

@@ -35,7 +35,13 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.groups_once import Handlers, group_suffix, parts_of
 from regraft.producers.nodes.connectors.subject_filters import SubjectError, content_of, filter_of
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
-from regraft.schemas.agent_names import AgentSubscription, agent_subscription
+from regraft.schemas.agent_names import (
+    PUBLISHER_HEADER,
+    PUBLISHER_PREFIX,
+    AgentSubscription,
+    agent_subscription,
+    publishing_client,
+)
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.client import Role
 from regraft.schemas.telemetry import BLOCK_SIZE
@@ -49,7 +55,7 @@ WAITING_BYTES_MAX = 64 << 20  # Of messages whose publishers the overlay does no
 WAITING_OF_ONE_MAX = 8 << 20  # And for one: an eighth, so that it leaves room for others.
 MESSAGE_BYTES = 100  # What a waiting message takes besides its bytes.
 IDLE_MS = 60_000.0  # A publisher that was idle for this long leaves when others need room.
-PUBLISHER_HEADER = b"\r\nregraft-publisher:"
+HEADER_LINE = b"\r\n%b:" % PUBLISHER_HEADER.lower()
 OUTSIDE, NOT_KNOWN, TOO_MANY, BAD_SUBJECT = "outside", "publisher_not_known", "too_many_interests", "bad_subject"
 NO_GROUP = "group_name_too_long"  # The group handles messages at this broker as any other does.
 FORGOTTEN = "interests_forgotten"  # Refused, and not even room to wait.
@@ -72,7 +78,8 @@ class NodeClients:
     """All clients of one node. ``on_change`` is called when a client comes, with its filter, or leaves, with None.
 
     ``on_confirmed`` is called with True once everything that others publish to a subject from now on is owed, and with
-    False when that ends. ``epoch_of`` returns the epoch that the core stamps.
+    False when that ends. ``epoch_of`` returns the epoch that the core stamps,
+    ``takes_clients`` whether it accepts clients.
     """
 
     def __init__(
@@ -82,13 +89,15 @@ class NodeClients:
         ask: Callable[[ClientRequest | CarriedNotification], None],
         on_change: Callable[[str, Role, Filter | None], None],
         epoch_of: Callable[[], int] = lambda: 0,
+        takes_clients: Callable[[], bool] = lambda: True,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self._agents_checked_ms = 0.0
         self.agents = AgentClients(broker, ask, lambda name, filter_: on_change(name, Role.SUBSCRIBER, filter_))
         self.on_confirmed: Callable[[str, bool], None] = lambda _subject, _is_confirmed: None
         self.handlers: Callable[[Content, str, int], Handlers] = lambda *_: ()
         self._broker, self._incarnation = broker, incarnation
-        self._ask, self._on_change, self._epoch_of = ask, on_change, epoch_of
+        self._ask, self._on_change, self._epoch_of, self._takes_clients = ask, on_change, epoch_of, takes_clients
         self._publishers: dict[str, _Publisher] = {}
         self._stay_first, self._sequence_first = 0, 0  # Beyond those of all publishers that made room.
         self._room_made_ms = 0.0
@@ -101,6 +110,7 @@ class NodeClients:
         self._subscriptions_made = 0
         self._restarting: set[str] = set()  # Subjects of subscriptions that no plan brings here any more.
         self._own = f"{broker}.{incarnation}"
+        self.agents.on_publishes = self._note_publishes
         self._stay_mark = f"{crc32(self._own.encode()):08x}"
         self._publisher(self._own)
 
@@ -205,11 +215,11 @@ class NodeClients:
 
     def _name_of(self, headers: bytes, now_ms: float) -> str:
         if headers:
-            place = headers.lower().find(PUBLISHER_HEADER)
+            place = headers.lower().find(HEADER_LINE)
             if place >= 0:
-                begin = place + len(PUBLISHER_HEADER)
+                begin = place + len(HEADER_LINE)
                 given = headers[begin : headers.find(b"\r\n", begin)].decode(errors="replace").strip()
-                name = f"{self._own}.p.{given}"
+                name = f"{self._own}{PUBLISHER_PREFIX}{given}"
                 is_name = given.isprintable() and is_clean(given) and len(name) <= NAME_LENGTH_MAX
                 if is_name and (name in self._publishers or self._has_room_for_one(now_ms)):
                     return name
@@ -243,6 +253,26 @@ class NodeClients:
             subject=message.subject, reply=message.reply, headers=message.headers, payload=message.payload,
             receipt=message.receipt, handlers=self.handlers(content, name, sequence),
         )  # fmt: skip
+
+    def _note_publishes(self, client: str) -> None:
+        """Make a client beside an agent known as a publisher; its agent learns when it is."""
+        name = f"{self._own}{PUBLISHER_PREFIX}{client}"
+        publisher = self._publishers.get(name)
+        if publisher is not None and publisher.is_known:
+            self.agents.note_named(client)
+        elif publishing_client(name) == client and len(self._publishers) < PUBLISHERS_MAX:
+            self._publisher(name)
+            self.settle(self._takes_clients())
+
+    def _end_departed(self, now_ms: float) -> None:
+        """End what clients beside agents have published that are no longer here."""
+        if now_ms - self._agents_checked_ms < IDLE_MS:
+            return
+        self._agents_checked_ms = now_ms
+        for name, each in list(self._publishers.items()):
+            client, is_idle = publishing_client(name), now_ms - each.used_ms > IDLE_MS
+            if client and is_idle and each.is_known and not each.waiting and not self.agents.is_here(client):
+                self._end_publisher(name, each)
 
     def _publisher(self, name: str) -> _Publisher:
         if name not in self._publishers:
@@ -307,17 +337,16 @@ class NodeClients:
             self._on_change(name, Role.SUBSCRIBER, filter_)
             self._ask(SubscribeRequest(name, name, filter_))
 
-    def restart_forgotten(self, takes_clients: bool) -> None:
-        """Let subscriptions beside agents that no plan brings here begin as others."""
-        forgotten = self.agents.forgotten()
-        for name in forgotten:
+    def follow_agents(self, takes_clients: bool, now_ms: float) -> None:
+        """Let subscriptions beside agents that no plan brings here begin as others, and publishers begin and end."""
+        for name in self.agents.forgotten():
             subject = self._subjects.pop(name)
             self.agents.end(name)
             self._ask(CancelRequest(name))
             self._interests[subject] = self._subjects_unasked[subject] = None
             self._restarting.add(subject)
-        if forgotten:
-            self.settle(takes_clients)
+        self.settle(takes_clients)
+        self._end_departed(now_ms)
 
     def confirm(self, subscription: str) -> str:
         """Note that a subscription has reached every publisher that it concerns; return its subject, if it has one."""
@@ -336,6 +365,8 @@ class NodeClients:
             message = publisher.waiting.popleft()
             self._count_waiting(publisher, -_bytes_of(message))
             self._ask(self._made(name, publisher, message, now_ms))
+        if client := publishing_client(name):
+            self.agents.note_named(client)
 
     def drop(self, client: str, stay: int) -> None:
         """Note that the core has ended a client's stay; request it again when the core accepts clients.

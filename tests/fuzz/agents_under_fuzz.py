@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, cast
 
+from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.nats_frames import FrameError, FrameReader
 from regraft.producers.agents.nats_session import NatsSession
-from regraft.producers.agents.nats_upstream import BrokerAddress, Upstream
+from regraft.producers.agents.nats_upstream import Upstream
 from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes
 
 CLIENT = "web1.k3-1"

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from regraft.producers.agents.client_publishing import NAMED_AFTER
+from regraft.schemas.agent_names import publishing_client
 from regraft.schemas.plan import ClientMove
 from tests.producers.nodes.nats_servers import needs_nats
-from tests.producers.nodes.nats_site import nats_site
+from tests.producers.nodes.nats_site import NatsSite, nats_site
 from tests.producers.nodes.node_fleet import NodeLedger
 from tests.producers.nodes.test_agents_beside_nats import (
     BROKERS,
@@ -26,8 +28,17 @@ from tests.producers.nodes.test_agents_beside_nats import (
 pytestmark = pytest.mark.stack
 
 
+def publishers(site: NatsSite, broker: str) -> list[str]:
+    """Return the clients beside agents that are known as publishers at a broker."""
+    names = map(publishing_client, site.fleet.ports[broker].clients.connected)
+    return [name for name in names if name]
+
+
 def test_a_client_that_only_publishes_moves_in_order(tmp_path: Path) -> None:
-    """It has a subscription of the agent's, by which plans move it, and gets nothing of that."""
+    """It has a subscription of the agent's, by which plans move it, and gets nothing of that.
+
+    It publishes so much that it is known as a publisher, where it is.
+    """
     needs_nats()
     asyncio.run(_move_a_publisher(tmp_path))
 
@@ -51,6 +62,10 @@ async def _move_a_publisher(tmp_path: Path) -> None:
             await client.publish("ticks", b"%d" % number)
             number += 1
             await until(lambda home=home: len(registered(site, home)) == 1)
+            for _ in range(2 * NAMED_AFTER):
+                await client.publish("ticks", b"%d" % number)
+                number += 1
+            await until(lambda home=home: publishers(site, home))
             moves = [ClientMove(name, home, target) for name in registered(site, home)]
             change = asyncio.create_task(site.fleet.change_to(LINE.links, moves=moves))
             while not change.done() or {session.homes.home for session in agent.sessions} != {target}:
@@ -62,5 +77,7 @@ async def _move_a_publisher(tmp_path: Path) -> None:
         await settle(ledger, owed)
         assert not any(ledger.account(owed).values())
         assert agent.counts["publishers_moved"] == 2
+        assert publishers(site, "b03") == [session.client.name for session in agent.sessions]
+        assert site.fleet.nodes["b03"].clients.counts["publisher_not_known"] == 0
         await client.close()
         await agent.close()

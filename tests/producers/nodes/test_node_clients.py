@@ -162,14 +162,14 @@ def test_a_subscription_that_no_plan_brings_any_more_begins_as_another(monkeypat
     clients = clients_of(asked)
     clients.note_interest("a.b regraft-agent.web1.k3-1.3~0badcafe-9@7", True)
     clients.settle(True)
-    clients.restart_forgotten(True)
+    clients.follow_agents(True, 0.0)
     assert len(asked) == 2  # The broker's publisher, and the arrival.
     monkeypatch.setattr(agent_clients, "ARRIVAL_S_MAX", -1.0)
-    clients.restart_forgotten(True)
+    clients.follow_agents(True, 0.0)
     assert asked[2] == CancelRequest("web1.k3-1.3~0badcafe-9")
     assert isinstance(asked[3], SubscribeRequest)
     assert asked[3].subscription.startswith("web1.k3-1.3~")
     assert asked[3].subscription != "web1.k3-1.3~0badcafe-9"
-    clients.restart_forgotten(True)
+    clients.follow_agents(True, 0.0)
     clients.note_interest("a.b regraft-agent.web1.k3-1.3~0badcafe-9@7", False)
     assert asked[4:] == [CancelRequest(asked[3].subscription)]

@@ -1,0 +1,70 @@
+"""Which broker is nearest to an agent, and so to its clients: how long each takes to answer a new connection.
+
+In: addresses. Out: the nearest broker, once it is known and whenever it changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from regraft.producers.agents.broker_address import BrokerAddress
+
+EVERY_S = 20.0
+ANSWER_S_MAX = 5.0
+ROUNDS = 3  # The best of so many counts: an answer may be late, but never early.
+AT_ONCE_MAX = 32  # Brokers measured in one round; of more, each comes in turn.
+NEARER_SHARE, NEARER_S = 0.8, 0.002  # Another is nearer if it answers in this share of the time, and so much earlier.
+
+
+class NearestBroker:
+    """``nearest`` is ``home`` until another is clearly nearer, and "" until one has answered."""
+
+    def __init__(self, brokers: Mapping[str, BrokerAddress], home: str) -> None:
+        self.nearest = ""
+        self._brokers, self._home = dict(brokers), home
+        self._times_s: dict[str, deque[float]] = {broker: deque(maxlen=ROUNDS) for broker in brokers}
+        self._turn = deque(brokers)
+
+    async def run(self, on_round: Callable[[], None]) -> None:
+        """Measure again and again; call back after each round."""
+        while True:
+            await self.measure()
+            on_round()
+            await asyncio.sleep(EVERY_S)
+
+    async def measure(self) -> None:
+        """Measure the brokers whose turn it is."""
+        here = [self._turn[place] for place in range(min(len(self._turn), AT_ONCE_MAX))]
+        self._turn.rotate(-len(here))
+        times_s = await asyncio.gather(*(_answer_s(self._brokers[broker]) for broker in here))
+        for broker, took_s in zip(here, times_s, strict=True):
+            self._times_s[broker].append(took_s)
+        self._choose()
+
+    def _choose(self) -> None:
+        best_s = {broker: min(times_s) for broker, times_s in self._times_s.items() if times_s}
+        present = self.nearest or self._home
+        present_s = best_s.get(present, math.inf)
+        nearest = min(best_s, key=lambda broker: (best_s[broker], broker))
+        is_nearer = best_s[nearest] < present_s * NEARER_SHARE and best_s[nearest] < present_s - NEARER_S
+        if is_nearer or (not self.nearest and best_s[nearest] < math.inf):
+            self.nearest = nearest if is_nearer else present
+
+
+async def _answer_s(address: BrokerAddress) -> float:
+    """Return how long a broker takes to accept a connection and to say something; infinite if it does not."""
+    began_s = time.perf_counter()
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            try:
+                await reader.read(1)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return math.inf
+    return time.perf_counter() - began_s

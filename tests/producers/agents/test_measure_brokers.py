@@ -1,0 +1,69 @@
+"""The nearest broker is that which answers first, if it is clearly nearer than the present one and answers at all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from regraft.producers.agents import measure_brokers
+from regraft.producers.agents.broker_address import BrokerAddress
+from regraft.producers.agents.measure_brokers import NearestBroker
+
+
+class Servers:
+    """Servers that greet after a while, by name."""
+
+    def __init__(self, delays_s: dict[str, float]) -> None:
+        self.delays_s = delays_s
+        self.listening: dict[str, asyncio.Server] = {}
+
+    async def start(self) -> dict[str, BrokerAddress]:
+        for name in self.delays_s:
+            self.listening[name] = await asyncio.start_server(
+                lambda reader, writer, name=name: self._greet(name, writer), "127.0.0.1", 0
+            )
+        ports = {name: server.sockets[0].getsockname()[1] for name, server in self.listening.items()}
+        return {name: BrokerAddress(name, "127.0.0.1", port) for name, port in ports.items()}
+
+    async def _greet(self, name: str, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(self.delays_s[name])
+        writer.write(b"INFO {}\r\n")
+        writer.close()
+
+
+async def measured(near: NearestBroker, rounds: int = 1) -> str:
+    for _ in range(rounds):
+        await near.measure()
+    return near.nearest
+
+
+def test_the_nearest_follows_where_the_agent_is() -> None:
+    asyncio.run(_follow())
+
+
+async def _follow() -> None:
+    servers = Servers({"b01": 0.3, "b02": 0.0, "b03": 0.6})
+    near = NearestBroker(await servers.start(), "b01")
+    assert near.nearest == ""
+    assert await measured(near) == "b02"
+    servers.delays_s |= {"b02": 0.6, "b03": 0.0}
+    assert await measured(near, measure_brokers.ROUNDS) == "b03"
+    servers.listening["b03"].close()
+    servers.delays_s |= {"b01": 0.0}
+    assert await measured(near, measure_brokers.ROUNDS) == "b01"
+
+
+def test_the_home_stays_the_nearest_unless_another_is_clearly_nearer() -> None:
+    asyncio.run(_stay())
+
+
+async def _stay() -> None:
+    servers = Servers({"b01": 0.30, "b02": 0.29})
+    near = NearestBroker(await servers.start(), "b01")
+    assert await measured(near, 2) == "b01"
+
+
+def test_no_broker_is_the_nearest_while_none_answers() -> None:
+    async def nobody() -> str:
+        return await measured(NearestBroker({"b01": BrokerAddress("b01", "127.0.0.1", 1)}, "b01"))
+
+    assert asyncio.run(nobody()) == ""
