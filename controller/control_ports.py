@@ -149,12 +149,17 @@ class ClientRegister(Protocol):
         """The subscribers without topics that may move although clients stay, with their homes; empty while unknown."""
         ...
 
+    @property
+    def nearest(self) -> Mapping[str, str]:
+        """The broker that is nearest to each client beside an agent, if it is known; empty while unknown."""
+        ...
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
         ...
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return the subscribers without topics that each form one of these parts, given by broker and number."""
+        """Return which of these parts, given by broker and number, are a subscriber without topics or a client's."""
         ...
 
     @property

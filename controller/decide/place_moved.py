@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.window_parts import PartKey
-from regraft.schemas.part_blocks import number_of_moved
+from regraft.schemas.agent_names import client_beside, client_of, publishing_client
+from regraft.schemas.part_blocks import number_of_moved, number_of_subscriber
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, Proposal
 
 CameFrom = Callable[[str, str], Sequence[str]]  # Maps (former broker, present broker) to the subscribers that moved.
@@ -32,7 +33,7 @@ def follower_of(plan: Plan, in_force: Iterable[Plan]) -> Plan | None:
 class MovedSubscribers:
     """The subscribers a plan moved: ``emptied`` lists brokers that all left together, ``single`` those moved by name.
 
-    All that moved from one broker to another are reported as one part.
+    All that moved from one broker to another are reported as one part; clients beside agents each as one.
     """
 
     epoch: int
@@ -70,12 +71,26 @@ class MovedSubscribers:
             for home in homes.intersection(broker for _, broker in window.local_deliveries)
         )
 
+    def publishers(self, windows: Sequence[ClosedWindow]) -> tuple[ClientMove, ...]:
+        """Return the moves of what moved clients beside agents publish, by the publishers' names at their new homes."""
+        clients = {(client_of(move.client), move.home_to): move.home_from for move in self.single}
+        homes = {publisher: home for window in windows for publisher, home in window.homes.items()} if clients else {}
+        names = {publisher: (publishing_client(publisher), home) for publisher, home in sorted(homes.items())}
+        return tuple(ClientMove(one, clients[at], at[1]) for one, at in names.items() if at in clients)
+
     def before(self, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
         """Return the windows as if the plan had moved nobody; unchanged if moves are not reported."""
         if not self.groups or not self.are_reported(windows):
             return windows
-        back = {(one.home_to, number_of_moved(self.epoch, one.home_from)): one.home_from for one in self.groups}
+        emptied = {(one.home_to, number_of_moved(self.epoch, one.home_from)): one.home_from for one in self.emptied}
+        back = emptied | {(one.home_to, _part_of(one, self.epoch)): one.home_from for one in self.single}
         return [window.with_parts_moved(back) for window in windows]
+
+
+def _part_of(move: ClientMove, epoch: int) -> int:
+    """Return the number of the part in which a moved subscriber is reported."""
+    client = client_beside(move.client)
+    return number_of_subscriber(client) if client else number_of_moved(epoch, move.home_from)
 
 
 class FollowedMoves:
@@ -87,7 +102,7 @@ class FollowedMoves:
     def __init__(self, moved: MovedSubscribers) -> None:
         self._epoch = moved.epoch
         self._emptied = {move.home_from: move.home_from for move in moved.emptied}
-        self._single = {HomeMove(move.home_from, move.home_to) for move in moved.single}
+        self._single = {(_part_of(move, moved.epoch), move.home_from, move.home_to) for move in moved.single}
 
     def after(self, proposal: Proposal, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
         """Return the windows with the groups where the next proposal moves them; the same windows if it moves none."""
@@ -96,8 +111,9 @@ class FollowedMoves:
         for first, now in self._emptied.items():
             if now in targets:
                 to[now, number_of_moved(self._epoch, first)] = self._emptied[first] = targets[now]
-        for move in (HomeMove(move.home_from, move.home_to) for move in proposal.moves):
-            if move in self._single:
-                self._single.remove(move)
-                to[move.home_from, number_of_moved(self._epoch, move.home_from)] = move.home_to
+        for move in proposal.moves:
+            part = _part_of(move, self._epoch)
+            if (part, move.home_from, move.home_to) in self._single:
+                self._single.remove((part, move.home_from, move.home_to))
+                to[move.home_from, part] = move.home_to
         return [window.with_parts_moved(to) for window in windows] if to else windows

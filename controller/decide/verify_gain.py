@@ -21,6 +21,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in
 from regraft.controller.state.overlay_state import cut_spans
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.agent_names import client_of, publishing_client
 from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
 from regraft.schemas.write_figures import figure
 
@@ -96,6 +97,7 @@ def verify_gain(
         raise ValueError(f"{plan.plan} cannot be verified without windows")
     observed = [kind.cost_per_s(after, window) for window in windows]
     undone = windows if moved is None else moved.before(windows)
+    before = before if moved is None else _published_before(before, moved.publishers(windows))
     without = [kind.cost_per_s(before, window) for window in undone]
     gains = [old - new for old, new in zip(without, observed, strict=True)]
     verification = [kind.counted_cost_per_s(window) for window in windows]
@@ -108,6 +110,12 @@ def verify_gain(
         gain_predicted_per_s=plan.cost_before_per_s - plan.cost_predicted_per_s,
         price_per_s=max((proposal.price_per_s for proposal in plan.proposals), default=0.0),
     )
+
+
+def _published_before(before: OverlayConfiguration, moves: Sequence[ClientMove]) -> OverlayConfiguration:
+    """Return the overlay with publishers at the homes that these moves leave."""
+    homes = {move.client: move.home_from for move in moves}
+    return before.with_homes({**before.home_of, **homes}) if homes else before
 
 
 def plan_undoing(
@@ -185,17 +193,21 @@ def observed_gains_per_s(
     """Return what each proposal of the plan saves on the windows after it, applied in order from ``before``.
 
     All are None if brokers do not report the subscribers that moved. A client that has since moved elsewhere by itself
-    counts for no proposal, nor does a subscriber that has come to a broker since.
+    counts for no proposal, nor does a subscriber that has come to a broker since. What a client beside an agent
+    publishes counts with it.
     """
     moved = moved or MovedSubscribers(plan.epoch_to, plan.subscribers_moved)
     if not moved.are_reported(windows):
         return [None] * len(plan.proposals)
     left_out = windows[-1].strayed | moved.names | windows[-1].movable.keys()
-    groups = FollowedMoves(moved)
+    groups, published = FollowedMoves(moved), {move.client: move for move in moved.publishers(windows)}
+    before = _published_before(before, tuple(published.values()))
     reached: Reached = kind.reached(kind.state_of(before, moved.before(windows)))
     gains: list[float | None] = []
     for proposal in plan.proposals:
         moves = tuple(move for move in proposal.moves if move.client not in left_out)
+        clients = {client_of(move.client) for move in proposal.moves} if published else ()
+        moves += tuple(move for name, move in published.items() if publishing_client(name) in clients)
         after: Reached = reached.after(msgspec.structs.replace(proposal, moves=moves, subscribers_moved=()))
         placed = groups.after(proposal, after.state.windows)
         if placed is not after.state.windows:

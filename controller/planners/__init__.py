@@ -13,6 +13,7 @@ BUILT_IN = (
     "regraft.controller.planners.tree.relocate_publisher_pop",
     "regraft.controller.planners.tree.relocate_publisher_grape",
     "regraft.controller.planners.tree.relocate_publishers_joint",
+    "regraft.controller.planners.tree.place_clients_cost",
     "regraft.controller.planners.ring.reassign_ids_ssbr",
     "regraft.controller.planners.ring.reassign_ids_assignment",
     "regraft.controller.planners.ring.place_users_dynatops",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from regraft.controller.control_ports import ControlPorts
 from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.overlay.ring.user_interests import UserInterests
+from regraft.schemas.agent_names import client_of
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.audit import AuditEntry, GivenOrder
 from regraft.schemas.client import Client, Role
@@ -186,6 +187,11 @@ class MemoryClients:
         may_move = (one.client for one in self.connected() if one.may_move)
         return {name: self._homes[name] for name in may_move if name in self._homes}
 
+    @property
+    def nearest(self) -> Mapping[str, str]:
+        """The broker that is nearest to each client beside an agent, if it is known; of connected ones it is not."""
+        return self.registered.nearest
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before."""
         if self.connected is None:
@@ -214,12 +220,12 @@ class MemoryClients:
         return False
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return the subscribers without topics that each form one of these parts, given by broker and number."""
+        """Return which of these parts, given by broker and number, are a subscriber without topics or a client's."""
         if self.connected is None:
             return self.registered.named(parts)
-        self._update_homes()
-        wanted = frozenset(parts)
-        registered = {name: (home, number_of_subscriber(name)) for name, home in self._homes.items()}
+        wanted, movable = frozenset(parts), self.movable
+        names = {(client_of(name) if name in movable else name): home for name, home in self._homes.items()}
+        registered = {name: (home, number_of_subscriber(name)) for name, home in names.items()}
         return {name: part for name, part in registered.items() if part in wanted}
 
     @property

@@ -123,8 +123,9 @@ class ControllerSettings:
     planner: Annotated[
         str,
         "the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first, then "
-        "publishers on the tree that these lead to, then both together, if they save only in combination",
-    ] = "swap_links_cost+relocate_publishers_joint+escape_overlay_cost"
+        "publishers on the tree that these lead to, single clients, and last links and publishers together, if they "
+        "save only in combination",
+    ] = "swap_links_cost+relocate_publishers_joint+place_clients_cost+escape_overlay_cost"
     # Of the planner's random choices.
     seed: int = 1
     shadow_planners: Annotated[

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from regraft.controller.state.window_parts import PartKey, WindowParts
 from regraft.overlay.derived_values import LastResult
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.schemas.agent_names import client_of
 from regraft.schemas.state import LinkRtt, QueueState
 from regraft.schemas.write_times import time_text
 
@@ -31,8 +34,9 @@ class ClosedWindow:
     the window is complete over. ``subscribers_at`` counts the subscribers without topics at each broker that had any
     when the window was assembled, None if unknown. ``parts`` are the deliveries of subscribers that plans have moved
     recently, and of single ones that brokers report separately; ``single`` names the latter, with the part that each
-    forms. ``movable`` names the subscribers without topics that may move although the inventory says that clients stay,
-    with their homes as of ``subscribers_at``; old windows lack it.
+    forms: subscribers, and clients beside agents. ``movable`` names the subscribers without topics that may move
+    although the inventory says that clients stay, with their homes as of ``subscribers_at``, ``nearest`` the brokers
+    that are nearest to their clients, if these are known; old windows lack both.
     """
 
     start_ms: int
@@ -59,8 +63,10 @@ class ClosedWindow:
     parts: WindowParts = field(default_factory=WindowParts)
     single: Mapping[str, PartKey] = field(default_factory=dict)
     movable: Mapping[str, str] = field(default_factory=dict)
+    nearest: Mapping[str, str] = field(default_factory=dict)
     _placed: LastResult[dict[str, str], DeliverySets] = field(default_factory=LastResult, init=False, repr=False)
     _users_placed: LastResult[dict[str, str], UserInterests] = field(default_factory=LastResult, init=False, repr=False)
+    _published: LastResult[tuple[()], dict[str, int]] = field(default_factory=LastResult, init=False, repr=False)
     _restricted: LastResult[tuple[str, ...], ClosedWindow] = field(default_factory=LastResult, init=False, repr=False)
 
     def over(self, brokers: tuple[str, ...]) -> ClosedWindow:
@@ -99,6 +105,17 @@ class ClosedWindow:
         wanted = {publisher: homes[publisher] for publisher in moved}
         return self._placed.of(wanted, lambda: self.sets.at_homes(wanted))
 
+    def published_by(self, publisher: str) -> float:
+        """Return how many notifications a publisher published, estimated if brokers report a sample."""
+        return self._published.of((), self._count_published).get(publisher, 0) / self.sets.share
+
+    def _count_published(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        published = np.bitwise_count(self.sets.published).tolist()
+        for (publisher, _), count in zip(self.sets.columns, published, strict=True):
+            counts[publisher] = counts.get(publisher, 0) + count
+        return counts
+
     def with_subscribers_moved(self, moved: Mapping[str, str]) -> ClosedWindow:
         """Return the window as if all subscribers of each broker of ``moved`` had always been at the broker it maps to.
 
@@ -129,7 +146,12 @@ class ClosedWindow:
         brokers stay unchanged. Raises as :meth:`with_subscribers_moved`.
         """
         delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
-        moved = {name: to[key] for name, key in self.single.items() if key in to and name in self.movable}
+        leaving = {(name, key[0]): to[key] for name, key in self.single.items() if key in to}
+        moved = {
+            name: leaving[client_of(name), home]
+            for name, home in self.movable.items()
+            if (client_of(name), home) in leaving
+        }
         handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
         for key, target in to.items():
             part = self.parts.received.get(key)
@@ -171,7 +193,7 @@ class ClosedWindow:
 
     def without_movable(self) -> ClosedWindow:
         """Return the window without the subscribers that may move: of many windows they would take much memory."""
-        return replace(self, movable={}) if self.movable else self
+        return replace(self, movable={}, nearest={}) if self.movable else self
 
     @property
     def slowest_queue(self) -> QueueState | None:

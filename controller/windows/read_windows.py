@@ -271,7 +271,8 @@ class WindowReader:
             return window
         clients = self._ports.clients
         single = clients.named(window.parts.received)
-        return replace(window, subscribers_at=dict(counts), single=single, movable=clients.movable)
+        movable, nearest = clients.movable, clients.nearest
+        return replace(window, subscribers_at=dict(counts), single=single, movable=movable, nearest=nearest)
 
     def _keep(self, window: ClosedWindow) -> None:
         self.complete.append(window)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regraft.overlay.ring.user_interests import UserInterests
+from regraft.schemas.agent_names import client_beside, client_of
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.part_blocks import number_of_subscriber
 
@@ -38,16 +39,20 @@ class RegisteredClients:
     ``ended_count`` is how many subscriptions to topics have ever ended: topics that a user gave up, and all topics of
     one that left; a user that moves ends none. ``unplaced`` counts the users that the last call of :meth:`interests`
     left out because their home is not a broker of the overlay. ``subscribers_at`` counts the subscribers without topics
-    at each broker that has any. Of them, those that may move are also kept by name.
+    at each broker that has any. Of them, those that may move are also kept by name, and form one part with all of the
+    same client (:func:`schemas.agent_names.client_of`).
     """
 
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
         self._subscribers: dict[str, str] = {}  # Those without topics, with their homes.
-        self._by_part: dict[tuple[str, int], str] = {}  # The same, by home and number of the part that each forms.
+        self._by_part: dict[tuple[str, int], str] = {}  # What forms a part, by home and the part's number.
+        self._in_part: Counter[tuple[str, int]] = Counter()  # How many subscribers do.
         self._homes_before: dict[str, str] = {}  # Those that have moved, with their previous home.
         self._movable: dict[str, str] = {}  # Those that may move, with their homes.
-        self._movable_copy: Mapping[str, str] | None = None  # Valid until one comes, moves or leaves.
+        self._nearest: dict[str, str] = {}  # Clients beside agents -> the broker that is nearest, if it is known.
+        self._movable_copy: Mapping[str, str] | None = None  # Both are valid until one comes, moves or leaves.
+        self._nearest_copy: Mapping[str, str] | None = None
         self.subscribers_at: Counter[str] = Counter()
         self._publishers: dict[str, str] = {}
         self._departed: dict[str, str] = {}
@@ -93,13 +98,18 @@ class RegisteredClients:
             self._set_user(name, None)
             if client.role is Role.SUBSCRIBER:
                 self._set_subscriber(name, client.home, may_move=client.may_move)
+                self._set_nearest(name, client.nearest)
                 if home_before not in (None, client.home):
                     self._homes_before[name] = home_before
 
     def remove(self, name: str) -> None:
         """Remove a client that has left; an unknown one changes nothing."""
         topic = self._publishers.pop(name, None)
+        home = self._subscribers.get(name, "")
         self._set_subscriber(name, None)
+        client = client_beside(name)
+        if client and not self._in_part[home, number_of_subscriber(client)] and self._nearest.pop(client, ""):
+            self._nearest_copy = None
         self._homes_before.pop(name, None)
         self._set_user(name, None)
         if topic is not None:
@@ -115,13 +125,20 @@ class RegisteredClients:
             self._movable_copy = MappingProxyType(dict(self._movable))
         return self._movable_copy
 
+    @property
+    def nearest(self) -> Mapping[str, str]:
+        """The broker that is nearest to each client beside an agent for which it is known; the same value likewise."""
+        if self._nearest_copy is None:
+            self._nearest_copy = MappingProxyType(dict(self._nearest))
+        return self._nearest_copy
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before, sorted."""
         came = (name for name, home in self._homes_before.items() if home == home_from)
         return tuple(sorted(name for name in came if self._subscribers.get(name) == home_to))
 
     def named(self, parts: Iterable[tuple[str, int]]) -> dict[str, tuple[str, int]]:
-        """Return the subscribers without topics that each form one of these parts, given by broker and number."""
+        """Return which of these parts, given by broker and number, are a subscriber without topics or a client's."""
         return {self._by_part[part]: part for part in parts if part in self._by_part}
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests:
@@ -167,20 +184,38 @@ class RegisteredClients:
         return self._names
 
     def _set_subscriber(self, name: str, home: str | None, *, may_move: bool = False) -> None:
-        if self._movable.pop(name, None) is not None or may_move:
+        was_movable = self._movable.pop(name, None) is not None
+        if was_movable or may_move:
             self._movable_copy = None
         if home is not None and may_move:
             self._movable[name] = home
         before = self._subscribers.pop(name, None)
         if before is not None:
-            self._by_part.pop((before, number_of_subscriber(name)), None)
+            self._leave_part(before, client_of(name) if was_movable else name)
             self.subscribers_at[before] -= 1
             if not self.subscribers_at[before]:
                 del self.subscribers_at[before]
         if home is not None:
             self._subscribers[name] = home
-            self._by_part[home, number_of_subscriber(name)] = name
+            self._join_part(home, client_of(name) if may_move else name)
             self.subscribers_at[home] += 1
+
+    def _set_nearest(self, name: str, nearest: str) -> None:
+        client = client_beside(name)
+        if client and nearest and self._nearest.get(client) != nearest:
+            self._nearest[client], self._nearest_copy = nearest, None
+
+    def _join_part(self, home: str, name: str) -> None:
+        key = home, number_of_subscriber(name)
+        self._by_part[key] = name
+        self._in_part[key] += 1
+
+    def _leave_part(self, home: str, name: str) -> None:
+        key = home, number_of_subscriber(name)
+        self._in_part[key] -= 1
+        if not self._in_part[key]:
+            del self._in_part[key]
+            self._by_part.pop(key, None)
 
     def _set_user(self, name: str, user: _User | None) -> None:
         """Add, replace or (None) remove a user; an unchanged one keeps the snapshot."""

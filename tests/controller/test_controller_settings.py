@@ -82,6 +82,7 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     inventory = replace(inventory_of(line_of(4), {}), degree_max=8)
     context = kind_of(inventory, GOOD).planner_context(16, GOOD.decision)
     bounds = {"proposals_max": 16, "moves_max": 24, "links_max": 12, "degree_max": 8, "subscribers_max": 500}
+    bounds["single_max"] = 24
     assert context == TreeContext(**bounds, frailty_weight=0.3)
     assert kind_of(inventory, replace(GOOD, degree_max=5)).planner_context(16, GOOD.decision) == replace(
         context, degree_max=5
@@ -112,6 +113,7 @@ def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
     assert [error.split(":")[0] for error in errors] == [
         "planner 'swap_links_cost' does not plan for this overlay's kind (ring)",
         "planner 'relocate_publishers_joint' does not plan for this overlay's kind (ring)",
+        "planner 'place_clients_cost' does not plan for this overlay's kind (ring)",
         "planner 'escape_overlay_cost' does not plan for this overlay's kind (ring)",
         "shadow planner 'swap_links_ci' does not plan for this overlay's kind (ring)",
     ]

@@ -1,8 +1,11 @@
-"""Cost the hand-overs of notifications to subscribers, if an inventory has prices. Pure; decides nothing."""
+"""Cost the hand-overs of notifications to subscribers, if an inventory has prices, and the ways of clients to brokers.
+
+Pure; decides nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +16,13 @@ from regraft.overlay.prices import per_month
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.agent_names import publishing_client
 from regraft.schemas.arrays import Floats
 from regraft.schemas.live_view import ShownBill
+from regraft.schemas.units import SECOND_MS
 
 
-def access_costs_per_s(inventory: Inventory, window: ClosedWindow) -> Floats:
+def handing_costs_per_s(inventory: Inventory, window: ClosedWindow) -> Floats:
     """Return what the hand-overs of a window cost at each broker, shape (brokers,); zeros without prices.
 
     Hand-overs are counted in full, even if brokers report a sample of notifications.
@@ -28,14 +33,57 @@ def access_costs_per_s(inventory: Inventory, window: ClosedWindow) -> Floats:
     for (_, broker), count in window.local_deliveries.items():
         if broker in inventory.index:
             counts[inventory.index[broker]] += count
-    span_s = max(window.end_ms - window.start_ms, 1) / 1000
-    return np.asarray(counts / span_s * inventory.prices.access_money)
+    return np.asarray(counts / _span_s(window) * inventory.prices.access_money)
 
 
-def access_by_span_per_s(inventory: Inventory, windows: Sequence[ClosedWindow], slice_count: int) -> Floats:
-    """Return the cost of all hand-overs in each span, shape (spans,): windows, each cut into ``slice_count`` slices."""
-    by_window = [float(access_costs_per_s(inventory, window).sum()) for window in windows]
+def way_costs_per_s(
+    inventory: Inventory, window: ClosedWindow, homes: Mapping[str, str], nearest: Mapping[str, str]
+) -> Floats:
+    """Return the cost of the ways of clients beside agents to their homes, shape (brokers,), by home.
+
+    A client is where its ``nearest`` broker is; what it receives, if that is reported separately, and what it publishes
+    costs the delay from there to its home. ``homes`` are those of publishers; those not named are where they published.
+    """
+    costs, index = np.zeros(len(inventory.brokers)), inventory.index
+    ways: list[tuple[str, str, float]] = []
+    for client, key in window.single.items() if nearest else ():
+        part = window.parts.received.get(key)
+        ways.append((client, key[0], 0.0 if part is None else sum(part.handed.values())))
+    for publisher, home in window.homes.items() if nearest else ():
+        if client := publishing_client(publisher):
+            ways.append((client, homes.get(publisher, home), window.published_by(publisher)))
+    for client, home, count in ways:
+        near = nearest.get(client, home)
+        if near in index and home in index:
+            costs[index[home]] += count / _span_s(window) * float(inventory.delay_cost[index[near], index[home]])
+    return costs
+
+
+def access_costs_per_s(
+    inventory: Inventory, window: ClosedWindow, homes: Mapping[str, str], nearest: Mapping[str, str] | None = None
+) -> Floats:
+    """Return the costs of hand-overs and of clients' ways at each broker, shape (brokers,).
+
+    ``homes`` are those of publishers, ``nearest`` where clients are, by default as the window knows it.
+    """
+    ways = way_costs_per_s(inventory, window, homes, window.nearest if nearest is None else nearest)
+    return np.asarray(handing_costs_per_s(inventory, window) + ways)
+
+
+def access_by_span_per_s(
+    inventory: Inventory,
+    windows: Sequence[ClosedWindow],
+    slice_count: int,
+    homes: Mapping[str, str],
+    nearest: Mapping[str, str] | None = None,
+) -> Floats:
+    """Return the same as one sum for each span, shape (spans,): windows, each cut into ``slice_count`` slices."""
+    by_window = [float(access_costs_per_s(inventory, window, homes, nearest).sum()) for window in windows]
     return np.repeat(np.array(by_window), slice_count)
+
+
+def _span_s(window: ClosedWindow) -> float:
+    return max(window.end_ms - window.start_ms, 1) / SECOND_MS
 
 
 def bill_of(
@@ -55,7 +103,7 @@ def bill_of(
     )
     sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
     links_per_s = overlay_cost(configuration, money, sets).total_per_s
-    access_per_s = float(np.mean([access_costs_per_s(inventory, window).sum() for window in windows]))
+    access_per_s = float(np.mean([handing_costs_per_s(inventory, window).sum() for window in windows]))
     span_s = sum(window.end_ms - window.start_ms for window in windows) / 1000
     handed_per_s = sum(sum(window.local_deliveries.values()) for window in windows) / max(span_s, 1e-9)
     # Millionths of the currency per hand-over equal the currency per million hand-overs.

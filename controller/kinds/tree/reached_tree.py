@@ -5,7 +5,7 @@ Whether a proposal is worth it is judged elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -16,6 +16,7 @@ from regraft.controller.state.overlay_state import Span
 from regraft.overlay.tree.swap_sequences import SwapCursor, as_swaps
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap
+from regraft.schemas.agent_names import client_of
 from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
 
@@ -71,23 +72,29 @@ class ReachedTree:
         """Return the overlay after the proposal.
 
         A subscriber that may move, but whose deliveries are not reported, moves at no cost: what it receives is
-        unknown. Raises NotATreeError if its links leave no tree, KeyError for a broker that is not in the overlay,
-        HomeError for a client that is not at the home it leaves, RingIdError for a reassignment of ring IDs.
+        unknown. What its client publishes moves along. Raises NotATreeError if its links leave no tree, KeyError for a
+        broker that is not in the overlay, HomeError for a client that is not at the home it leaves, RingIdError for a
+        reassignment of ring IDs.
         """
         if proposal.id_moves:
             raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
         reached = self._linked(proposal) if proposal.links_removed or proposal.links_added else self
-        single = {move.client: move.home_to for move in proposal.moves if self._is_single(move)}
+        single = {self._reported_as(move): move.home_to for move in proposal.moves if self._is_single(move)}
         unpriced = {move.client: move.home_to for move in proposal.moves if self._is_unpriced(move)}
-        publishers = tuple(move for move in proposal.moves if move.client not in single.keys() | unpriced.keys())
+        publishers = [move for move in proposal.moves if not self._is_single(move) and move.client not in unpriced]
+        publishers += self._published(move for move in proposal.moves if move.client in unpriced)
         reached = reached._moved(publishers) if publishers else reached
         reached = ReachedTree(reached.state.with_single_moved(single)) if single else reached
         reached = reached._registered(unpriced) if unpriced else reached
         return reached._emptied(proposal) if proposal.subscribers_moved else reached
 
     def _is_single(self, move: ClientMove) -> bool:
-        """Return True if a move is of a single subscriber whose deliveries windows report."""
-        return self.state.single.get(move.client) == move.home_from
+        """Return True if a move is of a single subscriber whose deliveries windows report, or of such a client's."""
+        return self.state.single.get(self._reported_as(move)) == move.home_from
+
+    def _reported_as(self, move: ClientMove) -> str:
+        """Return by which name windows report a subscriber's deliveries: an agent's with all of its client."""
+        return client_of(move.client) if move.client in self.state.newest.movable else move.client
 
     def _is_unpriced(self, move: ClientMove) -> bool:
         """Return True if a move is of a subscriber that may move, or has left since: then nothing moves."""
@@ -97,6 +104,15 @@ class ReachedTree:
         if home != move.home_from:
             raise HomeError(f"subscriber {move.client} would leave {move.home_from}, but its home is {home}")
         return not self._is_single(move)
+
+    def _published(self, moves: Iterable[ClientMove]) -> list[ClientMove]:
+        """Return the moves of what clients publish whose subscriptions move."""
+        clients = {(client_of(move.client), move.home_from): move.home_to for move in moves}
+        return [
+            ClientMove(publisher, home_from, home_to)
+            for (client, home_from), home_to in clients.items()
+            for publisher in self.state.publishers_of(client, home_from)
+        ]
 
     def _registered(self, moved: Mapping[str, str]) -> ReachedTree:
         if strangers := set(moved.values()) - set(self.configuration.brokers):

@@ -68,6 +68,7 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
             degree_max=self.degree_max,
             frailty_weight=settings.frailty_weight,
             subscribers_max=0 if self.inventory.clients_stay else settings.users_per_plan_max,
+            single_max=settings.users_per_plan_max if self.inventory.clients_stay else self.moves_max(settings),
         )
 
     def missing_in(self, state: TreeState) -> str:
@@ -140,14 +141,14 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         return repaired_tree(overlay, task, self.degree_max)
 
     def cost_per_s(self, configuration: TreeConfiguration, window: ClosedWindow) -> float:
-        """Return the cost of the window's notifications (Jaeger07, Eq. 1-2), plus the price of hand-overs."""
+        """Return the cost of the window's notifications (Jaeger07, Eq. 1-2), of hand-overs and of clients' ways."""
         links = overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of))
-        return links.total_per_s + float(access_costs_per_s(self.inventory, window).sum())
+        return links.total_per_s + float(access_costs_per_s(self.inventory, window, configuration.home_of).sum())
 
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
         """Return a lower bound of the cost on any tree, with subscribers where they are; None without windows."""
         sets = [window.sets for window in windows]
-        access_per_s = access_by_span_per_s(self.inventory, windows, 1)
+        access_per_s = access_by_span_per_s(self.inventory, windows, 1, {}, {})
         return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if sets else None
 
     def bill(self, configuration: TreeConfiguration, windows: Sequence[ClosedWindow]) -> ShownBill | None:
@@ -158,9 +159,10 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         """Return the cost by link and broker."""
         sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
         breakdown = overlay_cost(configuration, self.inventory, sets)
-        if self.inventory.prices is None:
+        homes = configuration.home_of
+        access = np.mean([access_costs_per_s(self.inventory, window, homes) for window in windows], axis=0)
+        if not access.any():
             return breakdown
-        access = np.mean([access_costs_per_s(self.inventory, window) for window in windows], axis=0)
         at_brokers = zip(self.inventory.brokers, access.tolist(), strict=True)
         brokers = {broker: breakdown.brokers_per_s[broker] + handed for broker, handed in at_brokers}
         return replace(breakdown, brokers_per_s=brokers)
@@ -178,7 +180,7 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         queues = [queue for queue in window.queues if queue.broker in inventory.index]
         if not queues:
             return None
-        access_per_s = float(access_costs_per_s(inventory, window).sum())
+        access_per_s = float(access_costs_per_s(inventory, window, {}).sum())
         return access_per_s + sum(
             queue.notifications_out_per_s * inventory.cost_of_link(queue.broker, queue.peer)
             if queue.peer in inventory.index

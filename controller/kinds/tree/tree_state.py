@@ -28,6 +28,7 @@ from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
+from regraft.schemas.agent_names import client_of, publishing_client
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +37,15 @@ class TreeContext(PlannerContext):
 
     ``links_max`` is how many links one plan may exchange. ``degree_max`` caps the links of a broker, None is the
     paper's unbounded rule. ``frailty_weight`` is the judge's: the penalty, as a share of the cost, if one death cuts
-    off all deliveries instead of none. ``subscribers_max`` is how many subscribers one plan may move.
+    off all deliveries instead of none. ``subscribers_max`` is how many subscribers one plan may move by emptying
+    brokers, ``single_max`` how many by name.
     """
 
     links_max: int = sys.maxsize
     degree_max: int | None = None
     frailty_weight: float = 0.0
     subscribers_max: int = sys.maxsize
+    single_max: int = sys.maxsize
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +88,9 @@ class TreeState(ContentState):
 
     @cached_property
     def access_by_span_per_s(self) -> NDArray[np.float64]:
-        """The cost of handing over to subscribers in each span; 0 without prices."""
-        return access_by_span_per_s(self.inventory, self.windows, self.slice_count)
+        """The cost of handing over to subscribers in each span, and of clients' ways from where they are now."""
+        homes, nearest = self.configuration.home_of, self.newest.nearest
+        return access_by_span_per_s(self.inventory, self.windows, self.slice_count, homes, nearest)
 
     @derived_value
     def publisher_costs(self) -> PublisherCosts:
@@ -141,10 +145,54 @@ class TreeState(ContentState):
         return TreeState(self.configuration, self.inventory, windows)
 
     def with_single_moved(self, moved: Mapping[str, str]) -> TreeState:
-        """Return the state as if these single subscribers had been at other brokers. Raises as ClosedWindow does."""
-        parts = {self.newest.single[name]: home for name, home in moved.items()}
-        windows = tuple(window.with_parts_moved(parts) for window in self.windows)
-        return TreeState(self.configuration, self.inventory, windows)
+        """Return the state as if these of ``movers`` had been at other brokers. Raises as ClosedWindow does."""
+        single, homes = self.newest.single, self.movers
+        parts = {single[name]: home_to for name, home_to in moved.items() if name in single}
+        windows = [window.with_parts_moved(parts) for window in self.windows] if parts else list(self.windows)
+        registered = {
+            one: to for name, to in moved.items() for one in self.subscriptions_of(name) if name not in single
+        }
+        if registered:
+            windows[-1] = replace(windows[-1], movable={**windows[-1].movable, **registered})
+        published = {one: to for name, to in moved.items() for one in self.publishers_of(name, homes[name])}
+        configuration = self.configuration
+        if published:
+            configuration = configuration.with_homes({**configuration.home_of, **published})
+        return TreeState(configuration, self.inventory, tuple(windows))
+
+    @cached_property
+    def movers(self) -> Mapping[str, str]:
+        """What can move by name at a known price, with their homes: ``single``, and clients beside agents that publish.
+
+        Of a client that publishes, but is not among those that receive most, deliveries count as none.
+        """
+        stays, movable = self.inventory.clients_stay, self._movable
+        single = {name: home for name, home in self.single.items() if not stays or (name, home) in movable}
+        publishing = {client: home for client, home in self._publishers_by_client if (client, home) in movable}
+        return {name: home for name, home in publishing.items() if name not in self.newest.single} | single
+
+    def subscriptions_of(self, name: str) -> tuple[str, ...]:
+        """Return the subscribers that form a part of this name: a client's beside an agent, or the one itself."""
+        return self._movable.get((name, self.movers[name]), (name,))
+
+    def publishers_of(self, client: str, home: str) -> tuple[str, ...]:
+        """Return the publishers that a client beside an agent is at its home: they move with it."""
+        return self._publishers_by_client.get((client, home), ())
+
+    @cached_property
+    def _movable(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        names: dict[tuple[str, str], list[str]] = {}
+        for name, home in self.newest.movable.items():
+            names.setdefault((client_of(name), home), []).append(name)
+        return {key: tuple(sorted(each)) for key, each in names.items()}
+
+    @cached_property
+    def _publishers_by_client(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        names: dict[tuple[str, str], tuple[str, ...]] = {}
+        for publisher, home in self.configuration.homes if self.newest.movable else ():
+            if client := publishing_client(publisher):
+                names[client, home] = (*names.get((client, home), ()), publisher)
+        return names
 
     def with_movable_moved(self, moved: Mapping[str, str]) -> TreeState:
         """Return the state with these subscribers registered elsewhere; deliveries stay: theirs alone are unknown."""
@@ -161,12 +209,14 @@ class TreeState(ContentState):
         return {name: at[0] for name, at in here.items() if all(window.single.get(name) == at for window in others)}
 
     def split_single(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float]:
-        """Return the deliveries of a single subscriber, those of all others at its home, and its hand-overs per second.
+        """Return the deliveries of one of ``movers``, those of all others at its home, and its hand-overs per second.
 
         Deliveries are over the columns of ``sets``.
         """
         going, staying = (np.zeros(len(self.sets.columns), dtype=np.uint64) for _ in range(2))
-        key = self.newest.single[name]
+        key = self.newest.single.get(name)
+        if key is None:
+            return going, staying, 0.0
         columns, count = {column: place for place, column in enumerate(self.sets.columns)}, 0.0
         for window, sets in zip(self.windows, self.window_sets, strict=True):
             own = {column: place for place, column in enumerate(sets.columns)}

@@ -88,7 +88,7 @@ def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext,
     for proposal, after in _moves(state, settings, context):
         proposals.append(proposal)
         reached = after
-    single_max = min(settings.single_max, context.moves_max)
+    single_max = min(settings.single_max, context.single_max)
     for proposal, after in single_moves(PLANNER, reached, single_max, settings.detour_ms_max, _saving_min(settings)):
         proposals.append(proposal)
         reached = after

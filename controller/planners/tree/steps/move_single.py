@@ -1,8 +1,8 @@
 """Move single subscribers to where they cost least, if windows report their deliveries separately.
 
-In: the state of a tree, how many may move and how far. Out: proposals, each with the state after it. Which subscribers
-are reported separately is the brokers' choice (:mod:`schemas.part_blocks`); moving all of a broker's subscribers
-belongs to the planner.
+In: the state of a tree, how many may move and how far. Out: proposals, each with the state after it. A client beside an
+agent moves as one, with all its subscriptions and what it publishes. Which are reported separately is the brokers'
+choice (:mod:`schemas.part_blocks`); moving all of a broker's subscribers belongs to the planner.
 """
 
 from __future__ import annotations
@@ -24,63 +24,88 @@ def single_moves(
 ) -> Iterator[tuple[Proposal, TreeState]]:
     """Yield the move of a single subscriber that saves most, priced exactly, then the next on the state after it.
 
-    It ends when none saves ``saving_share_min`` of the cost or ``count_max`` have moved, each once. No move puts a
-    broker above its cap. Cost O(subscribers reported separately * brokers * degree * words) for each.
+    A client's way to its broker is priced, too, as the delay between the broker that it leaves and the next one for all
+    that it receives and publishes. It ends when none saves ``saving_share_min`` of the cost or ``count_max`` have
+    moved, each once. No move puts a broker above its cap. Cost O(subscribers reported separately * brokers * degree *
+    words) for each.
     """
     moved: set[str] = set()
     while len(moved) < count_max:
-        names = [name for name in sorted(state.single) if name not in moved]
+        names = [name for name in sorted(state.movers) if name not in moved]
         if not names:
             return
-        cost_per_s = state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
+        cost_per_s = _cost_per_s(state)
         changes = _changes_per_s(state, names, detour_ms_max)
         best = _best(state, names, changes, -saving_share_min * cost_per_s)
         if best is None:
             return
-        move, change_per_s, after = best
-        delay = f"{state.inventory.delay_ms[_at(state, move.home_from), _at(state, move.home_to)]:.3g} ms away"
-        reason = (
-            f"{move.client} of {move.home_from} receives many notifications and costs least at {move.home_to}, {delay}"
-        )
-        yield moving_proposal(planner, (move,), cost_per_s, cost_per_s + change_per_s, reason), after
-        moved.add(move.client)
+        name, home_to, after = best
+        home = state.movers[name]
+        moves = tuple(ClientMove(one, home, home_to) for one in state.subscriptions_of(name))
+        delay = f"{state.inventory.delay_ms[_at(state, home), _at(state, home_to)]:.3g} ms away"
+        what = "publishes and receives" if state.publishers_of(name, home) else "receives"
+        reason = f"{name} of {home} {what} many notifications and costs least at {home_to}, {delay}"
+        yield moving_proposal(planner, moves, cost_per_s, _cost_per_s(after), reason), after
+        moved.add(name)
         state = after
+
+
+def _cost_per_s(state: TreeState) -> float:
+    return state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
 
 
 def _changes_per_s(state: TreeState, names: list[str], detour_ms_max: float) -> Floats:
     """Return the cost change of each move, shape (names, brokers); infinite to the present home or too far away."""
     inventory, apart = state.inventory, [state.split_single(name) for name in names]
-    homes = [state.single[name] for name in names]
+    homes = [state.movers[name] for name in names]
     parts = [(home, going, staying) for home, (going, staying, _) in zip(homes, apart, strict=True)]
     changes = part_move_changes_per_s(state.configuration, inventory, state.sets, state.configuration.home_of, parts)
     for row, (home, (_, _, handed_per_s)) in enumerate(zip(homes, apart, strict=True)):
         at = inventory.index[home]
-        changes[row] += handed_per_s * inventory.delay_cost[at]
+        way = _way(state, names[row], at)
+        changes[row] += handed_per_s * way
+        for publisher in state.publishers_of(names[row], home):
+            changes[row] += _publishing_changes_per_s(state, publisher, at, way)
         if inventory.prices is not None:
             access = inventory.prices.access_money
             changes[row] += handed_per_s * (access - access[at])
-        changes[row, inventory.delay_ms[at] > detour_ms_max] = np.inf
+        near = inventory.index.get(state.newest.nearest.get(names[row], ""), at)
+        changes[row, inventory.delay_ms[near] > detour_ms_max] = np.inf
         changes[row, at] = np.inf
     return changes
 
 
+def _way(state: TreeState, name: str, at: int) -> Floats:
+    """Return how much longer the way of a client to each broker is than to its home, as a cost, shape (brokers,)."""
+    costs = state.inventory.delay_cost[state.inventory.index.get(state.newest.nearest.get(name, ""), at)]
+    return np.asarray(costs - costs[at])
+
+
+def _publishing_changes_per_s(state: TreeState, publisher: str, at: int, way: Floats) -> Floats | float:
+    """Return the cost change if a publisher at a broker publishes at each, with its way there; 0 if it was silent."""
+    costs = state.publisher_costs
+    if publisher not in costs.publishers:
+        return 0.0
+    row = costs.place_of(publisher)
+    return np.asarray(costs.costs_per_s[row] - costs.costs_per_s[row, at] + costs.published_per_s[row] * way)
+
+
 def _best(
     state: TreeState, names: list[str], changes: Floats, change_max_per_s: float
-) -> tuple[ClientMove, float, TreeState] | None:
-    """Return the move that saves most and keeps the caps, its cost change and the state after it; None if none does."""
+) -> tuple[str, str, TreeState] | None:
+    """Return what to move where so that most is saved within the caps, and the state after it; None if nothing is."""
     caps, brokers = state.inventory.load_max_per_s, state.inventory.brokers
     for place in np.argsort(changes, axis=None, kind="stable").tolist():
         row, end = divmod(place, len(brokers))
-        change_per_s = float(changes[row, end])
-        if not change_per_s <= change_max_per_s:
+        if not float(changes[row, end]) <= change_max_per_s:
             return None
-        move = ClientMove(names[row], state.single[names[row]], brokers[end])
-        after = state.with_single_moved({move.client: move.home_to})
+        name, home_to = names[row], brokers[end]
+        after = state.with_single_moved({name: home_to})
         if caps is None:
-            return move, change_per_s, after
+            return name, home_to, after
         limits = np.maximum(caps, state.tree_costs.loads_per_s) * (1 + ROUNDING_SHARE)
         if (after.tree_costs.loads_per_s <= limits).all():
-            return move, change_per_s, after
+            return name, home_to, after
     return None
 
 
