@@ -209,6 +209,7 @@ class RealFleet:
             (self._settings.command_poll_ms / SECOND_MS, self._obey),
             (self._settings.flush_ms / SECOND_MS, self._nodes.flush),
             (LEAVE_S, self._clients.end_leaving),
+            (LEAVE_S, self._clients.follow_agents),
             (LEAVE_S, self._outages.watch),
             (STATUS_S, self._sample),
             (STATUS_S, self._write_status),

@@ -48,13 +48,14 @@ class ServerAddress:
 @dataclass(frozen=True)
 class BrokerKind:
     """One kind of broker. ``start`` runs a server, ``connect`` connects a client, ``connector_of`` makes a node's
-    connector.
+    connector; ``has_agents``: clients can have an agent.
     """
 
     name: str
     start: Callable[[Supervisor, str, Path], ServerAddress]
     connect: Callable[[str], Awaitable[FleetClient]]
     connector_of: Callable[[ServerAddress, str], Connector]
+    has_agents: bool = False
 
 
 def broker_kind(name: str) -> BrokerKind:
@@ -62,7 +63,11 @@ def broker_kind(name: str) -> BrokerKind:
     require_extras(f"Brokers = {name}", name)
     if name == NATS:
         return BrokerKind(
-            NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsConnector(at.connector_url, broker)
+            NATS,
+            _start_nats,
+            NatsClient.connect,
+            lambda at, broker: NatsConnector(at.connector_url, broker),
+            has_agents=True,
         )
     if name == AMQP:
         from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
@@ -126,8 +131,9 @@ class NatsClient:
         return cls(await nats.connect(url, max_reconnect_attempts=-1, error_cb=_log_error))
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
-        """Publish as this publisher."""
-        await self._client.publish(subject, payload, headers={PUBLISHER_HEADER: publisher})
+        """Publish as this publisher; without a name, as whom the broker, or an agent, considers it."""
+        headers = {PUBLISHER_HEADER: publisher} if publisher else None
+        await self._client.publish(subject, payload, headers=headers)
 
     async def subscribe(self, subject: str, take: Take) -> Any:
         """Call ``take`` with the payload of each message with a subject; return the subscription."""

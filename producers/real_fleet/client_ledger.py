@@ -23,6 +23,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 import structlog
 
@@ -36,6 +37,7 @@ LEAVE_S_MAX = 120.0  # Longer than any link is cut.
 LATE_MS_MAX = 4_000.0  # Longer than a plan holds a delivery back.
 BEFORE_DEATH_MS = 5_000.0  # Published this long before, a notification may have been on its way to the dead broker.
 AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after another, have seen the repair.
+MOVE_MS = 15_000.0  # For this long, a client that a plan moves may be at either broker.
 AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere again.
 
 
@@ -73,17 +75,33 @@ class LinkOutage:
 
 
 @dataclass
-class _Publisher:
-    home: str
+class _Placed:
+    """Something with a home; ``homes`` are all so far, each with the time since when."""
+
+    homes: list[tuple[float, str]]
+
+    @property
+    def home(self) -> str:
+        """Where it is."""
+        return self.homes[-1][1]
+
+    def homes_around(self, time_ms: float) -> set[str]:
+        """Return where it was at about that time: a client that is moving is at both."""
+        ends_ms = [*(since_ms for since_ms, _ in self.homes[1:]), math.inf]
+        spans = zip(self.homes, ends_ms, strict=True)
+        return {home for (since_ms, home), end_ms in spans if since_ms - MOVE_MS < time_ms < end_ms + MOVE_MS}
+
+
+@dataclass
+class _Publisher(_Placed):
     times_ms: array[float] = field(default_factory=lambda: array("d"))
 
 
 @dataclass
-class _Subscription:
+class _Subscription(_Placed):
     """``first`` is the first number received, ``newest`` the highest; ``owed_until`` is set when the client leaves."""
 
     publisher: str
-    home: str
     begun_ms: float
     first: int | None = None
     newest: int = -1
@@ -113,7 +131,7 @@ class ClientLedger:
 
     def add_publisher(self, publisher: str, home: str) -> None:
         """Note a publisher and its broker."""
-        self._publishers[publisher] = _Publisher(home)
+        self._publishers[publisher] = _Publisher([(-math.inf, home)])
 
     def publish(self, publisher: str, now_ms: float) -> int:
         """Note a notification; return its number."""
@@ -123,7 +141,13 @@ class ClientLedger:
 
     def begin(self, subscription: str, publisher: str, home: str, now_ms: float) -> None:
         """Note a new subscription to everything of a publisher."""
-        self._open[subscription] = _Subscription(publisher, home, now_ms)
+        self._open[subscription] = _Subscription([(-math.inf, home)], publisher, now_ms)
+
+    def note_moved(self, client: str, home: str, now_ms: float) -> None:
+        """Note where a publisher or subscription is from now on; nothing for one that has left, or is nowhere yet."""
+        placed = self._publishers.get(client) or self._open.get(client)
+        if placed is not None and home not in ("", placed.home):
+            placed.homes.append((now_ms, home))
 
     def note_confirmed(self, publisher: str, home: str, now_ms: float | None) -> None:
         """Note that the overlay carries a publisher's notifications to a broker from now on; None: no longer."""
@@ -274,4 +298,6 @@ class ClientLedger:
 
     def _is_excused(self, known: _Subscription, number: int) -> bool:
         publisher = self._publishers[known.publisher]
-        return any(death.excuses(publisher.home, known.home, publisher.times_ms[number]) for death in self.deaths)
+        time_ms = publisher.times_ms[number]
+        pairs = list(product(publisher.homes_around(time_ms), known.homes_around(time_ms)))
+        return any(death.excuses(home, receiver, time_ms) for death in self.deaths for home, receiver in pairs)

@@ -2,7 +2,8 @@
 
 In: a workload's requests, which return at once. Out: numbered messages to the servers, and the ledger's account of what
 arrived. A symbol's quotes are published under ``quotes.SYMBOL``; a subscription is to one such subject, because servers
-cannot filter by price.
+cannot filter by price. Where clients can have agents, each publisher is a client of its own beside one, and so are two
+groups of three of the subscribers: these move by plans.
 """
 
 from __future__ import annotations
@@ -10,31 +11,37 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import simpy
 import structlog
 
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.starting_point import StartingPoint
+from regraft.producers.nodes.connectors.groups_once import parts_of
 from regraft.producers.real_fleet.broker_kinds import BrokerKind
 from regraft.producers.real_fleet.client_ledger import ClientLedger
+from regraft.producers.real_fleet.fleet_agents import FleetAgents
 from regraft.producers.real_fleet.fleet_client import FleetClient
 
 log = structlog.get_logger(__name__)
 
 SUBJECT = "quotes."
+GROUPS = 3  # Of subscribers at each server that has agents: the first has none.
 WAITING_MAX = 20_000  # Actions that wait at a connection; beyond this, notifications are not published, but counted.
 
 Act = Callable[[], Awaitable[None]]
 
 
 class Connection:
-    """One connection to a server, on which actions are performed one after the other."""
+    """One connection to a server, or an agent; ``name`` is the client's. Actions are performed one after the other."""
 
-    def __init__(self, client: FleetClient) -> None:
-        self.client = client
+    def __init__(self, name: str, connect: Awaitable[FleetClient]) -> None:
+        self.name = name
+        self._connect = asyncio.ensure_future(connect)
         self._acts: asyncio.Queue[Act] = asyncio.Queue()
         self._worker = asyncio.get_running_loop().create_task(self._work())
 
@@ -42,6 +49,10 @@ class Connection:
     def waiting_count(self) -> int:
         """How many actions wait."""
         return self._acts.qsize()
+
+    async def client(self) -> FleetClient:
+        """Return the client once it is connected; raise what its library raises."""
+        return await self._connect
 
     def do(self, act: Act) -> None:
         """Perform an action after all earlier ones."""
@@ -59,13 +70,14 @@ class Connection:
         """End the connection."""
         self._worker.cancel()
         await asyncio.gather(self._worker, return_exceptions=True)
-        await self.client.close()
+        with suppress(Exception):  # It never connected, which was logged.
+            await (await self._connect).close()
 
 
 class FleetClients:
     """Publishers and subscribers at the servers of a fleet, as a workload sees an overlay.
 
-    ``env`` is the workload's clock, ``start`` where plans have put publishers; here they stay at their first home.
+    ``env`` is the workload's clock, ``start`` where plans have put publishers; here they begin at their first home.
     While publishers ``must_wait``, their notifications are counted instead of published: brokers hold nothing back.
     """
 
@@ -84,16 +96,27 @@ class FleetClients:
         self.counts: Counter[str] = Counter()
         self.must_wait = False
         self._kind, self._urls, self._now_ms = kind, urls, now_ms
-        self._publishing: dict[str, Connection] = {}
-        self._subscribing: dict[str, Connection] = {}
+        self._agents = FleetAgents(urls, kind.connect) if kind.has_agents else None
+        self._publishing: dict[str, Connection] = {}  # By broker or, beside agents, by publisher.
+        self._subscribing: dict[tuple[str, int], Connection] = {}  # By broker and group.
         self._home_of: dict[str, str] = {}
-        self._subscriptions: dict[str, tuple[str, Any]] = {}  # Name -> broker, and the client's handle.
+        self._subscriptions: dict[str, tuple[Connection, Any]] = {}  # Name -> connection, and the client's handle.
+        self._beside: dict[str, str] = {}  # Publishers and subscriptions beside agents -> client.
 
     async def connect(self) -> None:
-        """Connect to all servers."""
+        """Connect to all servers, and start agents."""
+        agents = self._agents
+        if agents is not None:
+            await agents.start()
         for broker, url in self._urls.items():
-            for purpose in (self._publishing, self._subscribing):
-                purpose[broker] = Connection(await self._kind.connect(url))
+            if agents is None:
+                self._publishing[broker] = Connection(broker, self._kind.connect(url))
+            for group in range(1 if agents is None else GROUPS):
+                name = f"{broker} {group}"
+                connect = self._kind.connect(url) if agents is None or not group else agents.connect(name, broker)
+                self._subscribing[broker, group] = Connection(name, connect)
+        for connection in (*self._publishing.values(), *self._subscribing.values()):
+            await connection.client()
 
     # --- called by the workload --------------------------------------------------------------------------------------
 
@@ -101,12 +124,15 @@ class FleetClients:
         """Add a publisher; it may publish at once."""
         self._home_of[publisher] = home
         self.ledger.add_publisher(publisher, home)
+        if self._agents is not None:
+            self._publishing[publisher] = Connection(publisher, self._agents.connect(publisher, home))
+            self._beside[publisher] = publisher
         for listener in self.listeners:
             asyncio.get_running_loop().call_soon(listener.on_may_publish, publisher)
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Publish the next notification of a publisher, as a message of at least ``size_bytes``."""
-        connection = self._publishing[self._home_of[publisher]]
+        connection = self._publishing[self._home_of[publisher] if self._agents is None else publisher]
         if self.must_wait or connection.waiting_count >= WAITING_MAX:
             self.counts["not_published"] += 1
             return
@@ -114,7 +140,8 @@ class FleetClients:
         payload = f"{number} {content['date']} {content['close']}".encode().ljust(size_bytes)
 
         async def act() -> None:
-            await connection.client.publish(SUBJECT + publisher, payload, publisher)
+            name = publisher if self._agents is None else ""  # An agent names it.
+            await (await connection.client()).publish(SUBJECT + publisher, payload, name)
 
         connection.do(act)
 
@@ -122,14 +149,18 @@ class FleetClients:
         """Subscribe a client at a server to a publisher's notifications; the filter's other conditions are ignored."""
         publisher = next(str(predicate.value) for predicate in filter_ if predicate.attribute == "symbol")
         self.ledger.begin(subscription, publisher, home, self._now_ms())
-        connection = self._subscribing[home]
+        group = crc32(subscription.encode()) % (1 if self._agents is None else GROUPS)
+        connection = self._subscribing[home, group]
+        if group:
+            self._beside[subscription] = connection.name
+            self._note_home(subscription)
 
         def take(payload: bytes) -> None:
             self.ledger.hand_over(subscription, int(payload.split(b" ", 1)[0]), self._now_ms())
 
         async def act() -> None:
-            subscribed = await connection.client.subscribe(SUBJECT + publisher, take)
-            self._subscriptions[subscription] = home, subscribed
+            subscribed = await (await connection.client()).subscribe(SUBJECT + publisher, take)
+            self._subscriptions[subscription] = connection, subscribed
 
         connection.do(act)
 
@@ -141,7 +172,17 @@ class FleetClients:
 
     def note_confirmed(self, broker: str, subject: str, is_confirmed: bool) -> None:
         """Note that the overlay carries a subject to a broker from now on, or no longer does."""
-        self.ledger.note_confirmed(subject.removeprefix(SUBJECT), broker, self._now_ms() if is_confirmed else None)
+        publisher = parts_of(subject)[0].removeprefix(SUBJECT)
+        self.ledger.note_confirmed(publisher, broker, self._now_ms() if is_confirmed else None)
+
+    def _note_home(self, name: str) -> None:
+        assert self._agents is not None
+        self.ledger.note_moved(name, self._agents.home_of(self._beside[name]), self._now_ms())
+
+    def follow_agents(self) -> None:
+        """Note in the ledger where clients beside agents are by now."""
+        for name in self._beside:
+            self._note_home(name)
 
     def end_leaving(self) -> None:
         """Unsubscribe leaving clients that have all they are owed, and close their accounts."""
@@ -149,18 +190,22 @@ class FleetClients:
         for name in self.ledger.leaving():
             if name in self._subscriptions and self.ledger.may_end(name, now_ms):
                 self.ledger.end(name, now_ms)  # Now: what arrives before the server unsubscribes is concurrent.
-                home, subscription = self._subscriptions.pop(name)
-                self._subscribing[home].do(partial(self._end, name, self._subscribing[home], subscription))
+                connection, subscription = self._subscriptions.pop(name)
+                self._beside.pop(name, None)
+                connection.do(partial(self._end, name, connection, subscription))
 
     async def _end(self, subscription: str, connection: Connection, ended: Any) -> None:
-        await connection.client.unsubscribe(ended)
+        await (await connection.client()).unsubscribe(ended)
         self.ledger.forget(subscription)
 
     def status(self) -> dict[str, Any]:
         """Return the status file's figures on clients."""
         connections = [*self._publishing.values(), *self._subscribing.values()]
+        moved = Counter[str]() if self._agents is None else self._agents.counts()
         return {
             "subscriptions": len(self.ledger),
+            "subscriptions_moved": moved["subscriptions_moved"],
+            "publishers_moved": moved["publishers_moved"],
             "not_published": self.counts["not_published"],
             "client_requests_waiting": sum(connection.waiting_count for connection in connections),
         }
@@ -169,3 +214,5 @@ class FleetClients:
         """End all connections."""
         for connection in (*self._publishing.values(), *self._subscribing.values()):
             await connection.close()
+        if self._agents is not None:
+            await self._agents.close()

@@ -6,7 +6,7 @@ Overlays are placed in ``place_demo``; the workload follows from the kind of ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
@@ -51,7 +51,7 @@ class Scenario:
 
 
 def _real_brokers(kind: str) -> Scenario:
-    """Return the scenario of quotes over real brokers: interests shift, one node dies, clients do not move."""
+    """Return the scenario of quotes over real brokers: interests shift, and one node dies."""
     return Scenario(
         TreeConfiguration.KIND,
         has_shift=True,
@@ -72,7 +72,12 @@ SCENARIOS = {
     # The same with a site that fails, and without the shift.
     OUTAGE: Scenario(TreeConfiguration.KIND, failing=4),
     # The same quotes over real brokers with nodes.
-    NATS: _real_brokers(NATS),
+    # Next to NATS, publishers and two thirds of the subscribers have agents: plans move them, too.
+    NATS: replace(
+        _real_brokers(NATS),
+        controller={"planner": "swap_links_cost+place_clients_cost"},
+        demo={"brokers": 20, "shadow_planners": ("swap_links_cost",)},
+    ),
     MQTT: _real_brokers(MQTT),
     AMQP: _real_brokers(AMQP),
     # Mobile users on a Chord ring. Shadows: the paper's two algorithms, and ours without moving users.
