@@ -161,7 +161,7 @@ class RealFleet:
         self._started_ms = _now_ms()
         self._env = simpy.Environment(initial_time=self._started_ms)
         urls = {broker: address.url for broker, address in servers.items()}
-        self._clients = FleetClients(kind, urls, self._env, start, _now_ms)
+        self._clients = FleetClients(kind, urls, self._env, start, _now_ms, self._delay_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
         confirmed, sampling = self._clients.note_confirmed, settings.sampling
         self._nodes = FleetNodes(
@@ -172,6 +172,10 @@ class RealFleet:
 
     def _connector_of(self, broker: str) -> Connector:
         return self._kind.connector_of(self._servers[broker], broker)
+
+    def _delay_ms(self, one: str, other: str) -> float:
+        index = self._inventory.index
+        return float(self._inventory.delay_ms[index[one], index[other]])
 
     async def run(self, stop: threading.Event) -> LedgerSnapshot:
         """Run from start to final account."""
@@ -233,6 +237,8 @@ class RealFleet:
         self._clients.must_wait = self._behind_ms > BEHIND_MS_MAX or self._clients.ledger.is_late(now_ms)
         if now_ms > self._env.now:
             self._env.run(until=now_ms)
+        if self._workload.regime_changed_ms:
+            self._clients.roam()
 
     def _obey(self) -> None:
         for command in self._ports.poll():

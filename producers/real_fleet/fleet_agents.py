@@ -1,6 +1,8 @@
 """The agents of a fleet on this machine, one at each broker, and which of the fleet's clients they take where.
 
-In: addresses of servers. Out: connections of clients through agents, and where these clients are.
+In: addresses of servers. Out: connections of clients through agents, and where these clients are. The clients beside
+some agents are mobile: they begin at their broker, and later roam to where another broker is, from which all others are
+as far as from that.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,25 +19,50 @@ from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.real_fleet.fleet_client import FleetClient
+from regraft.producers.real_fleet.link_proxy import LinkProxy
+from regraft.schemas.units import SECOND_MS
 
+MOBILE_EVERY = 5  # Of so many agents one is mobile.
 Connect = Callable[[str], Awaitable[FleetClient]]
+Delay = Callable[[str, str], float]
 
 
 class FleetAgents:
-    """``urls`` are those of the servers, by broker; ``connect`` connects a client to an address."""
+    """``urls`` are those of the servers, by broker; ``connect`` connects a client to an address.
 
-    def __init__(self, urls: Mapping[str, str], connect: Connect) -> None:
+    ``delay_ms`` returns the delay between the places of two brokers.
+    """
+
+    def __init__(self, urls: Mapping[str, str], connect: Connect, delay_ms: Delay) -> None:
         places = {broker: urlsplit(url) for broker, url in urls.items()}
-        addresses = {broker: BrokerAddress(broker, at.hostname or "", at.port or 0) for broker, at in places.items()}
-        self._agents = {broker: Agent(f"site{number}", addresses, broker) for number, broker in enumerate(addresses)}
-        self._connect = connect
+        self._ports = {broker: at.port or 0 for broker, at in places.items()}
+        self._agents: dict[str, Agent] = {}
+        self._ways: dict[str, dict[str, LinkProxy]] = {}  # Of mobile agents, by home and broker.
+        self._connect, self._delay_ms = connect, delay_ms
         self._connecting = asyncio.Lock()  # One after the other, so that it is clear whose session is new.
         self._sessions: dict[str, ClientSession[Any]] = {}
 
     async def start(self) -> None:
         """Let all agents listen."""
-        for agent in self._agents.values():
-            await agent.start(LOOPBACK, 0)
+        for number, broker in enumerate(self._ports):
+            ports = self._ports if number % MOBILE_EVERY else await self._begin_ways(broker)
+            addresses = {name: BrokerAddress(name, LOOPBACK, port) for name, port in ports.items()}
+            self._agents[broker] = Agent(f"site{number}", addresses, broker)
+            await self._agents[broker].start(LOOPBACK, 0)
+
+    async def _begin_ways(self, home: str) -> dict[str, int]:
+        self._ways[home] = {broker: LinkProxy(partial(self._ports.__getitem__, broker)) for broker in self._ports}
+        self._place(home, home)
+        return {broker: await way.start() for broker, way in self._ways[home].items()}
+
+    def _place(self, home: str, at: str) -> None:
+        for broker, way in self._ways[home].items():
+            way.delay_s = self._delay_ms(at, broker) / SECOND_MS
+
+    def roam(self) -> None:
+        """Let mobile clients roam to the broker that is farthest from their home."""
+        for home in self._ways:
+            self._place(home, max(self._ports, key=lambda broker: (self._delay_ms(home, broker), broker)))
 
     async def connect(self, name: str, broker: str) -> FleetClient:
         """Connect a client to the agent at a broker."""
@@ -58,3 +86,5 @@ class FleetAgents:
         """End all agents."""
         for agent in self._agents.values():
             await agent.close()
+        for way in [way for ways in self._ways.values() for way in ways.values()]:
+            await way.close()

@@ -24,7 +24,7 @@ from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.connectors.groups_once import parts_of
 from regraft.producers.real_fleet.broker_kinds import BrokerKind
 from regraft.producers.real_fleet.client_ledger import ClientLedger
-from regraft.producers.real_fleet.fleet_agents import FleetAgents
+from regraft.producers.real_fleet.fleet_agents import Delay, FleetAgents
 from regraft.producers.real_fleet.fleet_client import FleetClient
 
 log = structlog.get_logger(__name__)
@@ -78,7 +78,8 @@ class FleetClients:
     """Publishers and subscribers at the servers of a fleet, as a workload sees an overlay.
 
     ``env`` is the workload's clock, ``start`` where plans have put publishers; here they begin at their first home.
-    While publishers ``must_wait``, their notifications are counted instead of published: brokers hold nothing back.
+    ``delay_ms`` is the delay between the places of two brokers. While publishers ``must_wait``, their notifications are
+    counted instead of published: brokers hold nothing back.
     """
 
     def __init__(
@@ -88,15 +89,16 @@ class FleetClients:
         env: simpy.Environment,
         start: StartingPoint,
         now_ms: Callable[[], float],
+        delay_ms: Delay = lambda _one, _other: 0.0,
     ) -> None:
         self.env, self.start = env, start
         self.brokers: Mapping[str, object] = urls
         self.listeners: list[Any] = []
         self.ledger = ClientLedger()
         self.counts: Counter[str] = Counter()
-        self.must_wait = False
+        self.must_wait = self.have_roamed = False
         self._kind, self._urls, self._now_ms = kind, urls, now_ms
-        self._agents = FleetAgents(urls, kind.connect) if kind.has_agents else None
+        self._agents = FleetAgents(urls, kind.connect, delay_ms) if kind.has_agents else None
         self._publishing: dict[str, Connection] = {}  # By broker or, beside agents, by publisher.
         self._subscribing: dict[tuple[str, int], Connection] = {}  # By broker and group.
         self._home_of: dict[str, str] = {}
@@ -178,6 +180,12 @@ class FleetClients:
     def _note_home(self, name: str) -> None:
         assert self._agents is not None
         self.ledger.note_moved(name, self._agents.home_of(self._beside[name]), self._now_ms())
+
+    def roam(self) -> None:
+        """Let mobile clients roam, if there are any."""
+        if self._agents is not None and not self.have_roamed:
+            self._agents.roam()
+        self.have_roamed = True
 
     def follow_agents(self) -> None:
         """Note in the ledger where clients beside agents are by now."""
