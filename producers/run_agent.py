@@ -13,6 +13,7 @@ import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -22,12 +23,15 @@ from regraft.infra.process.stack_error import StackError
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.agent_metrics import AgentHealth, AgentMetrics
 from regraft.producers.agents.broker_address import BrokerAddress
+from regraft.producers.agents.client_session import ClientSession
+from regraft.producers.agents.nats_session import NatsSession
 from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.agent_names import AGENT_NAME_LENGTH_MAX, is_agent_name
 
 log = structlog.get_logger(__name__)
 
-SCHEMES, PORT = ("nats", "tls"), 4222
+SCHEMES = {"nats": ("nats", 4222), "tls": ("nats", 4222), "mqtt": ("mqtt", 1883), "mqtts": ("mqtt", 8883)}
+WITH_TLS = ("tls", "mqtts")
 SHOWN_S = 1.0
 FORM = '{"b01": "nats://10.0.0.1:4222", "b02": "tls://nats2.example.org:4222"}'
 
@@ -66,7 +70,7 @@ def run_agent(options: AgentOptions, stop: threading.Event) -> None:
         host, port = address_of(options.listen)
     except ValueError as error:
         raise AgentError(f"--listen: {error}.") from error
-    agent = Agent(options.name, brokers, options.broker)
+    agent = Agent(options.name, brokers, options.broker, _session_of(brokers[options.broker].scheme))
     metrics, health = AgentMetrics(), AgentHealth()
     with ExitStack() as held:
         if options.metrics_port is not None:
@@ -109,8 +113,10 @@ def read_brokers(file: Path, ca_file: Path | None) -> dict[str, BrokerAddress]:
         urls = {str(name): urlsplit(str(url)) for name, url in document.items()}
         for name, url in urls.items():
             if url.scheme not in SCHEMES or not url.hostname or url.username:
-                raise ValueError(f"{name} is at {url.geturl()!r}, not at nats://HOST:PORT or tls://HOST:PORT")
-        ports = {name: url.port or PORT for name, url in urls.items()}
+                raise ValueError(f"{name} is at {url.geturl()!r}, not at nats://, tls://, mqtt:// or mqtts://HOST:PORT")
+        if len({SCHEMES[url.scheme][0] for url in urls.values()}) > 1:
+            raise ValueError("an agent speaks one protocol, but these brokers NATS and MQTT")
+        ports = {name: url.port or SCHEMES[url.scheme][1] for name, url in urls.items()}
     except (OSError, ValueError) as error:
         raise AgentError(
             f"{file} does not list where clients connect to brokers ({error}): it must be JSON such as {FORM}."
@@ -120,9 +126,19 @@ def read_brokers(file: Path, ca_file: Path | None) -> dict[str, BrokerAddress]:
     except (OSError, ssl.SSLError) as error:
         raise AgentError(f"--ca-file {ca_file} cannot be used ({error}): it must be PEM.") from error
     return {
-        name: BrokerAddress(name, str(url.hostname), ports[name], tls if url.scheme == "tls" else None)
+        name: BrokerAddress(name, str(url.hostname), ports[name], tls if url.scheme in WITH_TLS else None, url.scheme)
         for name, url in urls.items()
     }
+
+
+def _session_of(scheme: str) -> type[ClientSession[Any]]:
+    if SCHEMES[scheme][0] == "nats":
+        return NatsSession
+    try:
+        from regraft.producers.agents.mqtt_client_side import MqttSession
+    except ImportError as error:
+        raise AgentError("an agent for MQTT needs the extra mqtt: pip install 'regraft[mqtt]'.") from error
+    return MqttSession
 
 
 def _listening_tls(options: AgentOptions) -> ssl.SSLContext | None:

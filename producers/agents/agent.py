@@ -1,7 +1,7 @@
 """An agent: it listens where clients connect, and has a session for each.
 
 In: addresses. Out: sessions, which know the broker that is nearest to here, and so to clients. What one client needs
-belongs to :mod:`producers.agents.nats_session`.
+belongs to :mod:`producers.agents.nats_session` or :mod:`producers.agents.mqtt_client_side`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Agent:
-    """``name`` is unique among the agents of an overlay; clients begin at ``home``."""
+    """``name`` is unique among the agents of an overlay; clients begin at ``home``, in sessions of a protocol."""
 
-    def __init__(self, name: str, brokers: Mapping[str, BrokerAddress], home: str) -> None:
+    def __init__(
+        self, name: str, brokers: Mapping[str, BrokerAddress], home: str,
+        session_of: type[ClientSession[Any]] = NatsSession,
+    ) -> None:  # fmt: skip
         self.counts: Counter[str] = Counter()
-        self.name, self.brokers, self._home = name, brokers, home
+        self.name, self.brokers, self._home, self._session_of = name, brokers, home, session_of
         self._run = _in_digits(int(time.time() * 1_000))
         self._sessions: set[ClientSession[Any]] = set()
         self._server: asyncio.Server | None = None
@@ -49,7 +52,8 @@ class Agent:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Listen; raise OSError if that is not possible. Clients have to encrypt if ``tls`` is given."""
         self._tls = tls
-        self._server = await asyncio.get_running_loop().create_server(self._begin, host, port)
+        at_once = tls if self._session_of.is_tls_first else None
+        self._server = await asyncio.get_running_loop().create_server(self._begin, host, port, ssl=at_once)
         if len(self.brokers) > 1:
             self._measuring = asyncio.create_task(self.near.run(self._note_nearest))
 
@@ -60,12 +64,13 @@ class Agent:
     def _begin(self) -> asyncio.Protocol:
         if len(self._sessions) >= CLIENTS_MAX:
             self.counts["clients_refused"] += 1
-            return _Refusal()
+            return _Refusal(self._session_of.refusal)
         self._count += 1
-        session = NatsSession(
+        session = self._session_of(
             f"{self.name}.{self._run}-{self._count}", self.brokers, self._home, self.counts, self._sessions.discard,
             self._tls,
         )  # fmt: skip
+        session.present = self._sessions
         self._sessions.add(session)
         session.homes.note_nearest(self.near.nearest)
         return session
@@ -82,8 +87,11 @@ class Agent:
 
 
 class _Refusal(asyncio.Protocol):
+    def __init__(self, line: bytes) -> None:
+        self._line = line
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.write(b"-ERR 'maximum connections exceeded'\r\n")  # type: ignore[attr-defined]
+        transport.write(self._line)  # type: ignore[attr-defined]
         transport.close()
 
 

@@ -12,9 +12,10 @@ class UpstreamError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where clients of one broker connect."""
+    """Where clients of one broker connect; ``scheme`` says in which protocol."""
 
     broker: str
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    scheme: str = "nats"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, Generic, cast
 
 import structlog
@@ -24,6 +24,7 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
 
     hands_over_to_all = False
     is_tls_first = True  # The client encrypts before it says anything.
+    refusal = b""  # What a client that is one too many gets.
 
     def __init__(
         self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
@@ -37,6 +38,7 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         self._transport: asyncio.Transport | None = None
         self._holds: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.present: Collection[ClientSession[Any]] = ()  # All clients of the agent.
         self.is_over = False
 
     @property

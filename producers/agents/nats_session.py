@@ -55,6 +55,7 @@ class NatsSession(ClientSession[Upstream]):
     """One client of NATS."""
 
     is_tls_first = False
+    refusal = b"-ERR 'maximum connections exceeded'\r\n"
 
     def __init__(
         self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],

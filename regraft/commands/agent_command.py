@@ -22,7 +22,8 @@ def agent(
         str | None, typer.Option("--name", help="The agent's name, unique in the overlay; default: the host's.")
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option("--ca-file", help="CAs that brokers with tls:// may have; default: the system's.")
+        Path | None,
+        typer.Option("--ca-file", help="CAs of brokers with tls:// or mqtts://; default: the system's."),
     ] = None,
     certificate_file: Annotated[
         Path | None, typer.Option("--certificate-file", help="The agent's certificate for clients with TLS.")
@@ -32,11 +33,11 @@ def agent(
         int | None, typer.Option("--metrics-port", min=1, max=65_535, help="Port of /metrics, /health and /ready.")
     ] = None,
 ) -> None:
-    """Run an agent beside clients of NATS, so that plans can take them to other brokers; until Ctrl-C or SIGTERM.
+    """Run an agent beside clients of NATS or MQTT, so that plans can move them; until Ctrl-C or SIGTERM.
 
     Clients connect to the agent instead of their broker, and change nothing else. It opens a connection for each
     client, with that client's own login, and passes everything on until a node brings an order. It needs no Kafka. See
-    docs/agents.md for what it promises, and which clients stay.
+    docs/agents.md for what it promises, and which clients stay. The addresses of brokers say which protocol it speaks.
 
     Examples: `regraft agent --broker b04`, with brokers.json `{"b04": "nats://10.0.0.4:4222", "b05":
     "nats://10.0.0.5:4222"}`; `regraft agent --broker b04 --listen 0.0.0.0:4223 --certificate-file agent.pem --key-file

@@ -39,7 +39,15 @@ def test_a_wrong_option_is_named(given: dict[str, object], named: str, tmp_path:
 
 @pytest.mark.parametrize(
     "document",
-    [[], {}, {"b01": "mqtt://h:1"}, {"b01": "nats://user:secret@h:1"}, {"b01": "nats://h:99999"}, {"b01": 3}],
+    [
+        [],
+        {},
+        {"b01": "amqp://h:1"},
+        {"b01": "mqtt://h", "b02": "nats://h"},
+        {"b01": "nats://user:secret@h:1"},
+        {"b01": "nats://h:99999"},
+        {"b01": 3},
+    ],
 )
 def test_a_file_of_brokers_that_says_nothing_usable_is_refused(document: object, tmp_path: Path) -> None:
     file = tmp_path / "brokers.json"
@@ -55,4 +63,8 @@ def test_brokers_have_the_usual_port_and_tls_where_asked_for(tmp_path: Path) -> 
     brokers = read_brokers(tmp_path / "brokers.json", None)
     assert (brokers["b01"].port, brokers["b01"].tls) == (4222, None)
     assert (brokers["b02"].host, brokers["b02"].port) == ("nats.example.org", 4222)
+    assert brokers["b02"].tls is not None
+    (tmp_path / "mqtt.json").write_text('{"b01": "mqtt://127.0.0.1", "b02": "mqtts://mqtt.example.org"}')
+    brokers = read_brokers(tmp_path / "mqtt.json", None)
+    assert (brokers["b01"].port, brokers["b01"].tls, brokers["b02"].port) == (1883, None, 8883)
     assert brokers["b02"].tls is not None

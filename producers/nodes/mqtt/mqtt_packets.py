@@ -58,7 +58,7 @@ class PacketReader:
         data, at, whole_at = b"".join(self._parts), 0, 0
         view = memoryview(data)
         while at < len(data):
-            begin, end = _bounds(data, at)
+            begin, end = bounds_of(data, at)
             is_large = begin > 0 and end - at > self._bytes_max
             whole_at = _head_end(data, at, begin, end) if is_large else end
             if whole_at > len(data):
@@ -74,7 +74,7 @@ class PacketReader:
         self._needed = whole_at - at if self._have else 0
 
 
-def _bounds(data: bytes, at: int) -> tuple[int, int]:
+def bounds_of(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """Return where the content of the packet at ``at`` begins and ends; begin is 0 while its length is incomplete."""
     length = 0
     for place in range(at + 1, min(at + 1 + LENGTH_BYTES_MAX, len(data))):
@@ -110,7 +110,7 @@ def _id_before(data: bytes, at: int, head_end: int) -> int:
 def _read_or_skip(packet: memoryview, begin: int) -> mqtt5.Packet | Unreadable:
     """Return a packet; of a message that cannot be read, what it takes to acknowledge it."""
     try:
-        return _read(packet)
+        return read_packet(packet)
     except MalformedError as error:
         if packet[0] >> 4 != PUBLISH or packet[0] & QOS_BITS == QOS_BITS:  # Not even where it ends is certain.
             raise
@@ -118,7 +118,8 @@ def _read_or_skip(packet: memoryview, begin: int) -> mqtt5.Packet | Unreadable:
         return Unreadable(_id_before(whole, 0, _head_end(whole, 0, begin, len(whole))), str(error))
 
 
-def _read(packet: memoryview) -> mqtt5.Packet:
+def read_packet(packet: memoryview) -> mqtt5.Packet:
+    """Return the packet that these bytes are; raise MalformedError if they are none."""
     try:
         return mqtt5.read(packet)[0]
     except (ValueError, IndexError) as error:

@@ -1,0 +1,245 @@
+"""An agent's connections to MQTT brokers for one client: the same login at each, what they deliver, and notes of nodes.
+
+With brokers the agent speaks MQTT 5, whatever the client does: messages of the overlay are known by a property that
+3.1.1 does not have. The client's own side belongs to :mod:`producers.agents.mqtt_client_side`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import mqtt5
+
+from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
+from regraft.producers.agents.client_session import ClientSession
+from regraft.producers.agents.mqtt_client_facts import (
+    FLUSH,
+    FLUSH_ID,
+    NOT_FOR_CLIENTS,
+    NOTES_ID,
+    PRIVATE_ID,
+    MqttClient,
+    MqttSubscription,
+)
+from regraft.producers.agents.mqtt_deliveries import MqttDeliveries
+from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, as_mqtt311
+from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
+from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of
+
+GRANTED_S_MAX = 10.0
+
+
+class MqttBrokerSide(ClientSession[MqttUpstream]):
+    """The brokers of one client of MQTT."""
+
+    hands_over_to_all = True
+
+    def __init__(
+        self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
+        on_end: Callable[[Any], None], tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name, brokers, home, counts, on_end, tls)
+        self._client = MqttClient(name)
+        self.deliveries = MqttDeliveries(self._write, self._note_full)
+        self._again: list[tuple[bytes, OnAnswer | None]] = []  # Published at a broker that died without an answer.
+
+    @property
+    def client(self) -> MqttClient:
+        """What is known of the client."""
+        return self._client
+
+    def _note_full(self, is_full: bool) -> None:
+        """Read from brokers no faster than the client answers."""
+        (self.pause_writing if is_full else self.resume_writing)()
+
+    def write_packet(self, packet: mqtt5.Packet) -> None:
+        """Send a packet to the client."""
+        self._write(packet.write() if self.client.version == MQTT_5 else as_mqtt311(packet))
+
+    def count(self, what: str) -> None:
+        """Count an event."""
+        self.counts[what] += 1
+
+    # --- the login ---------------------------------------------------------------------------------------------------
+
+    def _own_filters(self) -> Iterable[tuple[int, str]]:
+        return (NOTES_ID, self.client.notes_topic), (PRIVATE_ID, self.client.private_filter)
+
+    @staticmethod
+    def _ask_own(upstream: MqttUpstream, number: int, pattern: str, on_answer: OnAnswer) -> None:
+        options = mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)
+        upstream.ask(
+            lambda packet_id: mqtt5.SubscribePacket(packet_id, [options], subscription_id=number).write(), on_answer
+        )
+
+    def _note_own(self, answer: Answer | None) -> bool:
+        if isinstance(answer, mqtt5.SubAckPacket) and answer.reason_codes[0].value >= FAILED:
+            self.stay("its broker refuses what agents need")
+        if isinstance(answer, mqtt5.PubAckPacket) and answer.reason_code.value >= FAILED:
+            self.stay("its broker refuses what agents need")
+        return True
+
+    def stay(self, reason: str) -> None:
+        """Note that no plan can move the client, and let nodes know if they have it as one that may."""
+        if not self.client.stay(reason):
+            return
+        self.note_staying(reason)
+        for broker in self.homes.upstreams:
+            self.write_note(broker, AgentNote(NoteKind.STAYS))
+
+    def new_upstream(self, address: BrokerAddress) -> MqttUpstream:
+        """Return a connection to a broker that is not open."""
+        return MqttUpstream(address, self)
+
+    async def log_in(self, upstream: MqttUpstream) -> None:
+        """Open a connection with the client's own login; raise UpstreamError if that, or a note, is refused."""
+        await upstream.open()
+        facts = await upstream.introduce(self.client.connect_packet(is_first=False))
+        if facts.reason_code.value >= FAILED:
+            raise UpstreamError(f"{upstream.broker} refuses: {facts.reason_code.name}")
+        if self.client.stays_because:
+            return
+        waiting = asyncio.gather(*(self._is_granted(upstream, *each) for each in self._own_filters()))
+        if not all(await waiting):
+            raise UpstreamError(f"{upstream.broker} refuses what agents need")
+
+    async def _is_granted(self, upstream: MqttUpstream, number: int, pattern: str) -> bool:
+        granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def note(answer: Answer | None) -> bool:
+            if not granted.done():
+                granted.set_result(isinstance(answer, mqtt5.SubAckPacket) and answer.reason_codes[0].value < FAILED)
+            return True
+
+        self._ask_own(upstream, number, pattern, note)
+        return await asyncio.wait_for(granted, GRANTED_S_MAX)
+
+    # --- brokers' packets --------------------------------------------------------------------------------------------
+
+    def take_packets(self, upstream: MqttUpstream, packets: Sequence[mqtt5.Packet]) -> None:
+        """Pass on what a broker delivers."""
+        for packet in packets:
+            if isinstance(packet, mqtt5.PublishPacket):
+                self._take_message(upstream, packet)
+            elif isinstance(packet, mqtt5.PubRelPacket):
+                self.deliveries.take_release(upstream, packet)
+
+    def _take_message(self, upstream: MqttUpstream, packet: mqtt5.PublishPacket) -> None:
+        number = packet.subscription_ids[0] if packet.subscription_ids else 0
+        is_present = self.homes.upstreams.get(upstream.broker) is upstream
+        subscription = self.client.numbered(number)
+        is_all = not upstream.facts.subscription_id_available
+        if not is_present or packet.topic.startswith((NOT_FOR_CLIENTS, FLUSH)) or (subscription is None and not is_all):
+            upstream.acknowledge(packet)
+            if is_present:
+                self._take_own(upstream, number, packet)
+        elif subscription is None:
+            self.deliveries.deliver(packet, [], upstream)
+        elif subscription.home == upstream.broker and not self.client.is_repeat(subscription, packet.topic):
+            self.deliveries.deliver(packet, _ids_for(subscription), upstream)
+        else:
+            upstream.acknowledge(packet)
+
+    def _take_own(self, upstream: MqttUpstream, number: int, packet: mqtt5.PublishPacket) -> None:
+        if number == NOTES_ID:
+            note = note_of(packet.payload)
+            if note is not None:
+                self.moves.take_note(upstream, note)
+        elif number == FLUSH_ID:
+            self.publishing.note_flush(packet.payload)
+
+    def deliver(self, subscription: MqttSubscription, raw: mqtt5.PublishPacket) -> None:
+        """Hand a message to the client whose broker awaits no answer."""
+        if not raw.topic.startswith(FLUSH) and not self.client.is_repeat(subscription, raw.topic):
+            self.deliveries.deliver(raw, _ids_for(subscription), None)
+
+    def deliver_now(self) -> None:
+        """Do nothing: every message is written at once."""
+
+    def take_refusal(self, upstream: MqttUpstream, packet: mqtt5.DisconnectPacket) -> None:
+        """End the client as its broker does: another broker would, too."""
+        if self.homes.upstreams.get(upstream.broker) is upstream and upstream.broker == self.homes.home:
+            self.write_packet(packet)
+            self.end(f"its broker ends it: {packet.reason_code.name}")
+
+    def lose_upstream(self, upstream: MqttUpstream, reason: str) -> None:
+        """Note that a broker is gone; what it has not answered is published again."""
+        self._again += upstream.take_unanswered()
+        super().lose_upstream(upstream, reason)
+        if "reconnecting" not in self._holds and not self.is_over:
+            self._publish_again()
+
+    def _publish_again(self) -> None:
+        upstream = self.homes.upstreams.get(self.homes.home)
+        again, self._again = self._again, []
+        if any(frame[0] & 0b100 for frame, _ in again):
+            self.end("its broker has died within a dialogue of QoS 2")
+        elif upstream is not None:
+            self.counts["published_again"] += len(again)
+            for frame, on_answer in again:
+                upstream.publish(frame, on_answer)
+
+    # --- what the parts of the session ask ---------------------------------------------------------------------------
+
+    def subscribe(
+        self, upstream: MqttUpstream, subscription: MqttSubscription, name: str = "", epoch: int = -1
+    ) -> None:
+        """Subscribe at a broker; a plan to ``epoch`` brings the overlay's subscription ``name`` there."""
+
+        def note(answer: Answer | None) -> bool:
+            granted = answer.reason_codes[0].value if isinstance(answer, mqtt5.SubAckPacket) else 0
+            if name and (granted >= FAILED or granted < subscription.granted):
+                self.moves.refuse(upstream.broker, {subscription.number})
+            return True
+
+        self.ask_for(upstream, subscription, note, is_moving=bool(name))
+
+    def ask_for(
+        self, upstream: MqttUpstream, subscription: MqttSubscription, on_answer: OnAnswer, *, is_moving: bool = False
+    ) -> None:
+        """Subscribe at a broker."""
+        options = self.client.asked(subscription, is_moving=is_moving)
+        number = subscription.id if upstream.facts.subscription_id_available else None
+        upstream.ask(
+            lambda packet_id: mqtt5.SubscribePacket(packet_id, [options], subscription_id=number).write(), on_answer
+        )
+
+    def unsubscribe(self, upstream: MqttUpstream, subscription: MqttSubscription) -> None:
+        """End a subscription at a broker."""
+        pattern = subscription.filter
+        upstream.ask(lambda packet_id: mqtt5.UnsubscribePacket(packet_id, [pattern]).write(), lambda _answer: True)
+
+    def forget_moving(self, subscription: MqttSubscription) -> None:
+        """Forget a subscription that has ended, wherever it was going."""
+        self.moves.forget(subscription)
+
+    def write_note(self, broker: str, note: AgentNote) -> None:
+        """Send a note to the node of a broker, through the broker."""
+        upstream = self.homes.upstreams.get(broker)
+        if upstream is not None:
+            self._publish_own(upstream, self.client.notes_topic, note_bytes(note))
+
+    def _publish_own(self, upstream: MqttUpstream, topic: str, payload: bytes) -> None:
+        packet = mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1)
+        upstream.publish(packet.write(), self._note_own, is_own=True)
+
+    def want_flush(self, upstream: MqttUpstream, *, is_wanted: bool) -> None:
+        """Ask a broker for the agent's own messages through the overlay, or no longer."""
+        topic = self.client.flush_topic
+        if is_wanted:
+            self._ask_own(upstream, FLUSH_ID, topic, lambda _answer: True)
+        else:
+            upstream.ask(lambda packet_id: mqtt5.UnsubscribePacket(packet_id, [topic]).write(), lambda _answer: True)
+
+    def send_flush(self, upstream: MqttUpstream, mark: int) -> None:
+        """Publish such a message behind everything that the client has published."""
+        self._publish_own(upstream, self.client.flush_topic, b"%d" % mark)
+
+
+def _ids_for(subscription: MqttSubscription) -> list[int]:
+    """Return the client's own identifiers of a subscription."""
+    return sorted({each for each in subscription.wanted.values() if each})

@@ -1,0 +1,256 @@
+"""What an agent knows of one client of MQTT: its login, its subscriptions and why it may have to stay. Pure.
+
+A filter ``a/#`` also matches the level above, which takes two subscriptions of the overlay. So the agent subscribes two
+filters in its place, ``a`` and ``a/+/#``, each of which is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import mqtt5
+
+from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311
+from regraft.producers.agents.mqtt_upstream import KEEP_ALIVE_S
+from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
+from regraft.schemas.agent_names import ORDERS, PRIVATE
+from regraft.schemas.agent_note import NOTE_BYTES_MAX
+
+SUBSCRIPTIONS_MAX = 10_000  # Of one client.
+FILTER_BYTES_MAX = 1_024  # A longer one does not fit into a note.
+NOTES_ID, PRIVATE_ID, FLUSH_ID, FIRST_ID, LAST_ID = 1, 2, 3, 16, 268_435_455
+TOPICS_KEPT_MAX = 2_000
+PACKET_BYTES_MIN = 4 * NOTE_BYTES_MAX  # A client that accepts less could not have its messages handed over alone.
+FLUSH = "REGRAFT_FLUSH/"
+NOT_FOR_CLIENTS = "_REGRAFT/"
+HOME = "/home"
+
+
+@dataclass(slots=True)
+class MqttSubscription:
+    """One of the agent's in place of the client's; ``number`` is -1 if it stays, ``id`` identifies it at brokers.
+
+    ``wanted`` are the client's filters for which it stands, with the identifiers that the client has given them, or 0.
+    """
+
+    filter: str
+    home: str
+    id: int
+    number: int
+    options: mqtt5.TopicFilter
+    granted: int = 0
+    wanted: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class MqttClient:
+    """One client; ``name`` is the agent's name for it. ``stays_because`` is "" if it may move."""
+
+    name: str
+    version: int = MQTT_311
+    id: str = ""  # Its client identifier, maybe assigned by the first broker.
+    connect: mqtt5.ConnectPacket = field(default_factory=lambda: mqtt5.ConnectPacket(""))
+    subscriptions: dict[str, MqttSubscription] = field(default_factory=dict)  # By the agent's filter.
+    parts: dict[str, list[MqttSubscription]] = field(default_factory=dict)  # By the client's.
+    stays_because: str = ""
+    has_published: bool = False
+    _ids: int = FIRST_ID - 1
+    _leading: dict[str, int] = field(default_factory=dict)  # Topic -> identifier of the subscription that gets it.
+    _by_id: dict[int, MqttSubscription] = field(default_factory=dict)
+
+    # --- the login ---------------------------------------------------------------------------------------------------
+
+    def take_connect(self, connect: mqtt5.ConnectPacket, version: int) -> str:
+        """Note how the client introduces itself; return why no broker but its own can have it, "" if others can."""
+        self.version, self.connect, self.id = version, connect, connect.client_id
+        if connect.authentication_method is not None:
+            return "it uses enhanced authentication, a dialogue with one broker"
+        if version == MQTT_311 and not connect.clean_start:
+            return "its session is persistent (clean_session is false), and kept by one broker"
+        if connect.session_expiry_interval:
+            return "its session is persistent (the session expiry is not 0), and kept by one broker"
+        if connect.max_packet_size is not None and connect.max_packet_size < PACKET_BYTES_MIN:
+            self.stays_because = f"it accepts only packets of {connect.max_packet_size} bytes"
+        return ""
+
+    def connect_packet(self, *, is_first: bool) -> mqtt5.ConnectPacket:
+        """Return the client's CONNECT as the agent sends it."""
+        given = self.connect
+        return mqtt5.ConnectPacket(
+            self.id,
+            username=given.username,
+            password=given.password,
+            clean_start=given.clean_start if is_first else True,
+            will=given.will,
+            keep_alive=KEEP_ALIVE_S,
+            request_problem_info=given.request_problem_info,
+            request_response_info=given.request_response_info,
+            receive_max=given.receive_max,
+            max_packet_size=given.max_packet_size,
+            user_properties=given.user_properties,
+        )
+
+    def take_connack(self, facts: mqtt5.ConnAckPacket) -> None:
+        """Note what the first broker says."""
+        self.id = facts.assigned_client_id or self.id
+        if facts.session_present:
+            self.stay("its session is persistent, and kept by one broker")
+        elif not facts.subscription_id_available:
+            self.stay("its broker has no subscription identifiers")
+
+    def connack_for(self, facts: mqtt5.ConnAckPacket) -> mqtt5.ConnAckPacket:
+        """Return what the client gets in place of a broker's CONNACK: the agent takes no topic aliases, and pings."""
+        return mqtt5.ConnAckPacket(
+            session_present=facts.session_present,
+            reason_code=facts.reason_code,
+            assigned_client_id=facts.assigned_client_id if self.version == MQTT_5 else None,
+            response_info=facts.response_info,
+            server_reference=facts.server_reference,
+            reason_str=facts.reason_str,
+            receive_max=facts.receive_max,
+            max_qos=facts.max_qos,
+            retain_available=facts.retain_available,
+            max_packet_size=facts.max_packet_size,
+            wildcard_subscription_available=facts.wildcard_subscription_available,
+            subscription_id_available=facts.subscription_id_available,
+            shared_subscription_available=facts.shared_subscription_available,
+            user_properties=facts.user_properties,
+        )
+
+    def stay(self, reason: str) -> bool:
+        """Note why the client stays; return False if it stayed before."""
+        is_new = not self.stays_because
+        self.stays_because = self.stays_because or reason
+        return is_new
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    def reason_to_stay(self, options: mqtt5.TopicFilter) -> str:
+        """Return why a client with this subscription has to stay, "" if it has not."""
+        if options.pattern.startswith("$"):
+            return "it has a shared subscription, or uses topics of the broker"
+        if options.max_qos.value == 2:
+            return "it uses QoS 2, a dialogue with one broker"
+        if options.no_local:
+            return "it refuses its own messages, which a second broker does not recognise"
+        if len(options.pattern.encode()) > FILTER_BYTES_MAX:
+            return f"it has a filter of more than {FILTER_BYTES_MAX} bytes"
+        return ""
+
+    def subscribe(self, options: mqtt5.TopicFilter, own_id: int, home: str) -> list[MqttSubscription]:
+        """Note a subscription of the client; return the agent's in its place, new or not."""
+        pattern = options.pattern
+        parts = self.parts.setdefault(pattern, [])
+        if not parts:
+            for part in [pattern] if self.stays_because else split(pattern):
+                parts.append(self.subscriptions.get(part) or self._new(part, options, home))
+        for each in parts:
+            each.options, each.wanted[pattern] = options, own_id
+        return parts
+
+    def _new(self, part: str, options: mqtt5.TopicFilter, home: str) -> MqttSubscription:
+        subscription = MqttSubscription(part, home, 0, -1, options)
+        self.subscriptions[part] = subscription
+        self._identify(subscription)
+        return subscription
+
+    def _identify(self, subscription: MqttSubscription) -> None:
+        self._by_id.pop(subscription.id, None)
+        self._ids += 1
+        subscription.id = self._ids
+        subscription.number = -1 if self.stays_because else self._ids
+        self._by_id[self._ids] = subscription
+        self._leading.clear()
+
+    def renumber(self, subscription: MqttSubscription) -> None:
+        """Give a subscription a number that no earlier one had: it restarts."""
+        self._identify(subscription)
+
+    def forget(self, pattern: str) -> list[MqttSubscription]:
+        """Forget a subscription that the client has ended; return the agent's that end with it."""
+        ended = []
+        for each in self.parts.pop(pattern, ()):
+            each.wanted.pop(pattern, None)
+            if not each.wanted:
+                self.subscriptions.pop(each.filter, None)
+                self._by_id.pop(each.id, None)
+                self._leading.clear()
+                ended.append(each)
+        return ended
+
+    def stand_in(self, home: str) -> MqttSubscription | None:
+        """Return a new subscription by which a plan can move a client that only publishes; None if it needs none."""
+        if self.stays_because or self.subscriptions or not self.has_published:
+            return None
+        pattern = f"{FLUSH}{topic_of(self.name)}{HOME}"
+        options = mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_MOST_ONCE, retain_as_published=False)
+        return self.subscribe(options, 0, home)[0]
+
+    def note_granted(self, subscription: MqttSubscription, qos: int) -> None:
+        """Note which QoS a broker grants."""
+        subscription.granted = qos
+        self._leading.clear()
+
+    def is_repeat(self, subscription: MqttSubscription, topic: str) -> bool:
+        """Return True if a client of 3.1.1 gets a message by another of its subscriptions, and so not by this one.
+
+        A broker delivers to the agent by each of them, as to any client of MQTT 5.
+        """
+        if self.version == MQTT_5 or len(self.subscriptions) == 1:
+            return False
+        if topic not in self._leading:
+            if len(self._leading) >= TOPICS_KEPT_MAX:
+                self._leading.clear()
+            levels = topic.split("/")
+            matching = [each for each in self.subscriptions.values() if matches(each.filter.split("/"), levels)]
+            leading = max(matching, key=lambda each: (each.granted, -each.id), default=subscription)
+            self._leading[topic] = leading.id
+        return self._leading[topic] != subscription.id
+
+    def numbered(self, number: int) -> MqttSubscription | None:
+        """Return the subscription with a number of the agent's."""
+        return self._by_id.get(number)
+
+    def asked(self, subscription: MqttSubscription, *, is_moving: bool) -> mqtt5.TopicFilter:
+        """Return what the agent asks a broker for; what a broker retains, a moving subscription has already."""
+        given = subscription.options
+        return mqtt5.TopicFilter(
+            subscription.filter,
+            max_qos=given.max_qos,
+            no_local=given.no_local,
+            retain_as_published=given.retain_as_published,
+            retain_handling=mqtt5.RetainHandling.SEND_NEVER if is_moving else given.retain_handling,
+        )
+
+    @property
+    def notes_topic(self) -> str:
+        """The topic of what nodes and the agent say about the client."""
+        return topic_of(f"{ORDERS}{self.name}")
+
+    @property
+    def private_filter(self) -> str:
+        """What the client's subscriptions get alone."""
+        return f"{topic_of(f'{PRIVATE}{self.name}')}/#"
+
+    @property
+    def flush_topic(self) -> str:
+        """The topic of the agent's own messages through the overlay."""
+        return f"{FLUSH}{topic_of(self.name)}"
+
+
+def matches(wanted: list[str], levels: list[str]) -> bool:
+    """Return True if a filter matches a topic, both in levels."""
+    for place, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if place >= len(levels) or level not in ("+", levels[place]):
+            return False
+    return len(wanted) == len(levels)
+
+
+def split(pattern: str) -> list[str]:
+    """Return filters that each are one subscription of the overlay, and together match what this one does."""
+    if pattern == "#" or not pattern.endswith("/#") or pattern.endswith("+/#"):
+        return [pattern]
+    above = pattern.removesuffix("/#")
+    return [above, f"{above}/+/#"] if above else [f"{above}/+/#"]  # No topic is empty.
