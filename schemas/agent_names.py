@@ -16,6 +16,7 @@ GROUP_PREFIX = "regraft-agent."
 ORDERS, PRIVATE = "_REGRAFT.agent.", "_REGRAFT.to."
 PUBLISHER_HEADER = b"Regraft-Publisher"  # Of messages whose publisher is not the broker.
 PUBLISHER_PREFIX = ".p."  # Behind a node's incarnation, in the name of a publisher that a header names.
+ALL_AGENTS = f"{ORDERS}all"  # Where a node reaches every agent; no client has this name.
 _AGENT = re.compile(rf"[A-Za-z0-9_-]{{1,{AGENT_NAME_LENGTH_MAX}}}")
 _CLIENT = rf"(?P<client>{_AGENT.pattern}\.[0-9a-z]{{1,12}}-[0-9]{{1,10}})"
 _SUBSCRIPTION = re.compile(rf"{_CLIENT}\.[0-9]{{1,10}}(~[0-9a-z-]{{1,40}})?")

@@ -15,17 +15,20 @@ from regraft.schemas.bounds import Epoch, NameOrNone, Sum
 
 NOTE_BYTES_MAX = 4_096
 MARKS_MAX = 32
+TEXT_LENGTH_MAX = 1_024
+TextOrNone = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH_MAX)]
 Mark = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 
 
 class NoteKind(StrEnum):
-    """What a note says; the first seven come from nodes."""
+    """What a note says; the first eight come from nodes."""
 
     MOVE = "move"  # Bring the subscription to ``broker``, for ``epoch``.
     AWAITED = "awaited"  # The overlay has it at ``broker``, in the tables of ``epoch``.
     COUNTING = "counting"  # ``broker``, the next home, counts since the agent's note.
     SWITCHED = "switched"  # Of what clients publish at ``broker``, ``count`` were not of ``epoch``, at last ``marks``.
     DRAINED = "drained"  # ``broker`` has handed over everything from before ``epoch``.
+    WHO = "who"  # To all agents: which subscriptions here are theirs?
     ABORTED = "aborted"  # The plan to ``epoch`` is over, and the subscription stays.
     NAMED = "named"  # All brokers know the client as a publisher: its messages may name it.
     READY = "ready"  # From the agent, to both homes in turn: it is at both, and ``count`` begins here.
@@ -33,10 +36,16 @@ class NoteKind(StrEnum):
     STAYS = "stays"  # From the agent: this client's subscriptions cannot move.
     PUBLISHES = "publishes"  # From the agent: this client publishes so much that it should be known as a publisher.
     NEAREST = "nearest"  # From the agent: ``broker`` is the nearest to this client.
+    BESIDE = (
+        "beside"  # From the agent of a client of MQTT: its ``identifier`` subscribes ``filter`` as ``subscription``.
+    )
 
 
 class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One note; ``overlay`` is the namespace by which messages of the overlay are known."""
+    """One note; ``overlay`` is the namespace by which messages of the overlay are known.
+
+    ``identifier`` and ``filter`` are those of MQTT; the plan to ``epoch`` brings the subscription unless that is 0.
+    """
 
     kind: NoteKind
     subscription: NameOrNone = ""
@@ -45,6 +54,8 @@ class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):
     count: Sum = 0
     overlay: NameOrNone = ""
     marks: Annotated[tuple[Mark, ...], msgspec.Meta(max_length=MARKS_MAX)] = ()
+    identifier: TextOrNone = ""
+    filter: TextOrNone = ""
 
 
 def mark_of(subject: bytes, payload: bytes) -> int:

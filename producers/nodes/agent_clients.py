@@ -159,10 +159,10 @@ class AgentClients:
         beside = (here.get(name) for name in subscriptions)
         return ["" if each is None or each.client in staying else each.client for each in beside]
 
-    def are_private(self, subscriptions: Sequence[str]) -> bool:
-        """Return True if a delivery is for arriving subscriptions alone: others here get theirs with another one."""
+    def arriving_among(self, subscriptions: Sequence[str]) -> tuple[str, ...]:
+        """Return those subscriptions that a plan is bringing here; others get their messages with other deliveries."""
         moving = self._moving
-        return bool(moving) and all(name in moving and moving[name].is_coming for name in subscriptions)
+        return tuple(name for name in subscriptions if name in moving and moving[name].is_coming) if moving else ()
 
     # --- plans -------------------------------------------------------------------------------------------------------
 
@@ -278,6 +278,7 @@ class AgentClients:
         elif phase is BrokerPhase.STEADY:
             self._end_move(name)
             beside.is_coming = beside.is_switched = False
+            self._write(name, NoteKind.DRAINED, beside.epoch)
 
     def _abort(self, name: str, beside: _Beside) -> None:
         self._end_move(name)

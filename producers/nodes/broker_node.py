@@ -344,11 +344,13 @@ class BrokerNode:
         if excluded is None:
             self.counts[ELSEWHERE] += 1
             return
+        arriving = self._agents.arriving_among(subscriptions)
         message = LocalMessage(
             notification.subject, notification.payload, notification.reply, notification.headers,
             publisher=notification.publisher, number=notification.sequence, groups_excluded=excluded,
             home=notification.home, agents=self._agents.groups_of(subscriptions),
-            only_for=tuple(subscriptions) if self._agents.are_private(subscriptions) else (),
+            only_for=arriving if len(arriving) == len(subscriptions) else (), apart_for=arriving,
+            epoch=notification.epoch,
         )  # fmt: skip
         try:
             is_handed_over = self.connector.publish(message)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from regraft.producers.nodes.connectors.connector import LocalMessage
-from regraft.schemas.agent_names import ORDERS, PRIVATE, client_of, number_in
-from regraft.schemas.agent_note import AgentNote, note_bytes, note_of
+from regraft.schemas.agent_names import ALL_AGENTS, ORDERS, PRIVATE, client_of, number_in
+from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of
 
 ASKED = f"{ORDERS}>"
 
@@ -22,6 +22,7 @@ class AgentLine:
     def __init__(self, send: Callable[[LocalMessage], None], overlay: str) -> None:
         self.overlay = overlay
         self.on_note: Callable[[str, AgentNote], None] = lambda _client, _note: None
+        self.on_beside: Callable[[AgentNote], None] = lambda _note: None
         self._send = send
 
     def write(self, subscription: str, note: AgentNote) -> None:
@@ -32,10 +33,16 @@ class AgentLine:
         """Return True if a message was an agent's; pass on the note that it holds, if it holds one."""
         if not message.subject.startswith(ORDERS):
             return False
-        note = note_of(message.payload)
-        if note is not None:
-            self.on_note(message.subject.removeprefix(ORDERS), note)
+        note, client = note_of(message.payload), message.subject.removeprefix(ORDERS)
+        if note is not None and note.kind is not NoteKind.BESIDE:
+            self.on_note(client, note)
+        elif note is not None and client_of(note.subscription) == client:
+            self.on_beside(note)
         return True
+
+    def ask_all(self) -> None:
+        """Ask all agents which subscriptions here are theirs."""
+        self._send(LocalMessage(ALL_AGENTS, note_bytes(AgentNote(NoteKind.WHO))))
 
     @staticmethod
     def private(subscription: str, message: LocalMessage) -> LocalMessage:

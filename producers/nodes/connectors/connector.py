@@ -25,7 +25,8 @@ class LocalMessage:
     ``receipt`` is to be released at the connector once the message is safe; 0 if the connector does not wait for that.
     ``publisher`` and ``number`` identify a message of the overlay that is handed over, published at ``home``.
     ``groups_excluded`` are queue groups that handle it at another broker, ``agents`` those of subscriptions beside
-    agents that get it, and ``only_for`` such subscriptions if nobody else does.
+    agents that get it, and ``only_for`` such subscriptions if nobody else does. ``apart_for`` are those of them that a
+    plan is bringing here; ``epoch`` is the overlay's when it was published.
     """
 
     subject: str
@@ -39,6 +40,8 @@ class LocalMessage:
     home: str = ""
     agents: frozenset[str] = frozenset()
     only_for: tuple[str, ...] = ()
+    apart_for: tuple[str, ...] = ()
+    epoch: int = -1
 
 
 class ConnectorError(RuntimeError):

@@ -20,20 +20,21 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 HEADER = "Regraft-Carried-"  # Followed by the overlay's namespace.
 HINT = HEADER.lower().encode()
 NAMES_KEPT_MAX = 10_000
-FIELDS, DIGITS_MAX = 5, 20
+FIELDS, DIGITS_MAX = 6, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """``broker`` is where the message was handed over; ``publisher`` and ``number`` identify it in the overlay.
 
-    ``home`` is where it was published; nodes of earlier versions do not say.
+    ``home`` is where it was published, in ``epoch``; nodes of earlier versions do not say.
     """
 
     broker: str
     publisher: str
     number: int
     home: str = ""
+    epoch: int = -1
 
 
 class Stamps:
@@ -48,6 +49,7 @@ class Stamps:
     def stamp_of(self, message: LocalMessage) -> str:
         """Return the header's value for a message that is handed over."""
         home = f" {_quoted(message.home)}" if message.home else ""
+        home += f" {message.epoch}" if home and message.epoch >= 0 else ""
         return f"{message.number} {_mark_of(message.subject)} {self._broker} {_quoted(message.publisher)}{home}"
 
     def met(self, message: LocalMessage) -> Stamp | None:
@@ -61,11 +63,11 @@ class Stamps:
 
     def read(self, value: str, subject: str) -> Stamp | None:
         """Return the stamp that a header's value is, None if it is none, or that of a message with another subject."""
-        number, mark, broker, publisher, home, *_ = [*value.split(" "), *[""] * FIELDS]
+        number, mark, broker, publisher, home, epoch, *_ = [*value.split(" "), *[""] * FIELDS]
         is_stamp = mark == _mark_of(subject) and bool(broker) and number.isdecimal() and number.isascii()
         if not is_stamp:
             return None
-        return Stamp(unquote(broker), unquote(publisher), int(number[:DIGITS_MAX]), unquote(home))
+        return Stamp(unquote(broker), unquote(publisher), int(number[:DIGITS_MAX]), unquote(home), _epoch_in(epoch))
 
     def cleared(self, block: bytes) -> bytes:
         """Return a header block without the overlay's stamps, which a client has copied from another message."""
@@ -74,6 +76,10 @@ class Stamps:
     @staticmethod
     def _may_hold(block: bytes) -> bool:
         return HINT in block.lower()
+
+
+def _epoch_in(text: str) -> int:
+    return int(text[:DIGITS_MAX]) if text.isdecimal() and text.isascii() else -1
 
 
 @lru_cache(maxsize=NAMES_KEPT_MAX)

@@ -97,6 +97,20 @@ class MosquittoReports:
         """What the broker has not reported yet, although the node did it."""
         return tuple(self._missing.values())
 
+    @property
+    def missing_error(self) -> str:
+        """What the broker does not report, and what to do."""
+        if not self.is_understood:
+            return (
+                "does not report what its clients want: let Mosquitto `log_dest topic` with `log_type subscribe`, "
+                f"`log_type unsubscribe` and `log_type notice`, and let this client read {LOG_TOPIC}#; for EMQX, give "
+                "node.connector_api; for any other broker name the filters in connectors.mqtt.filters"
+            )
+        return (
+            f"reports what its clients subscribe to, but not {', nor '.join(self.missing)}: their subscriptions would "
+            "never expire. Set that, or name the filters in connectors.mqtt.filters"
+        )
+
     def take(self, interest: MqttInterest, topic: str, line: bytes, now_s: float) -> None:
         """Process a line of the log, now or once form and file are known."""
         kind = topic.removeprefix(LOG_TOPIC)

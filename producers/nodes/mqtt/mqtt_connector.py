@@ -21,10 +21,11 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket, QoS, TopicFilter
 
+from regraft.producers.nodes.connectors.agent_line import AgentLine
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, PlainConnector
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine, PlainConnector
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses
 from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
@@ -35,7 +36,7 @@ from regraft.producers.nodes.mqtt.mosquitto_reports import MosquittoReports, com
 from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt.mqtt_messages import fields_for, message_of
 from regraft.producers.nodes.mqtt.mqtt_retained import RetainedTopics
-from regraft.producers.nodes.mqtt.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields
+from regraft.producers.nodes.mqtt.mqtt_session import AWAY, FAILED, IDS, MqttLogin, MqttSession, PublishFields, all_of
 from regraft.producers.nodes.mqtt.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.mqtt.watch_echoes import EchoWatch
@@ -54,7 +55,6 @@ MAINTAIN_S = 1.0
 SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
-EVERYTHING = "#"
 BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
 ECHOED = "a message circulates between this broker and another: remove the bridge between them"
 
@@ -100,10 +100,12 @@ class MqttConnector(PlainConnector):
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
         self._is_subscribed, self._reason = False, "no answer"
         self._interest: MqttInterest | None = None
-        self._search = NodeSearch(overlay, name, self._send_question)
+        self._search = NodeSearch(overlay, name, partial(self._send, 0))
         self._search.on_found = lambda node: self._session.cut(loop_error(node))
         self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
-        self._echoes = EchoWatch(self._checks.note_message, self._refuse_echo)
+        self._echoes = EchoWatch(self._note_local, self._refuse_echo)
+        self._line = AgentLine(partial(self._send, 1), overlay)
+        self.agents: NoteLine | None = self._line
         self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
         self._tasks: list[asyncio.Task[None]] = []
         self._first: asyncio.Future[None] | None = None
@@ -129,7 +131,7 @@ class MqttConnector(PlainConnector):
         self._interest = MqttInterest(
             self._checks.note_interest, self._own, self._session_s, self.counts, self.groups_once
         )
-        self._interest.on_session = self.roaming.note
+        self._interest.on_session, self._line.on_beside = self.roaming.note, self._interest.note_beside
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
@@ -201,17 +203,7 @@ class MqttConnector(PlainConnector):
             )
             return
         await self.close()
-        place = f"the broker at {self._addresses}"
-        if not reports.is_understood:
-            raise ConnectorError(
-                f"{place} does not report what its clients want: let Mosquitto `log_dest topic` with `log_type "
-                f"subscribe`, `log_type unsubscribe` and `log_type notice`, and let this client read {LOG_TOPIC}#; "
-                "for EMQX, give node.connector_api; for any other broker name the filters in connectors.mqtt.filters"
-            )
-        raise ConnectorError(
-            f"{place} reports what its clients subscribe to, but not {', nor '.join(reports.missing)}: their "
-            "subscriptions would never expire. Set that, or name the filters in connectors.mqtt.filters"
-        )
+        raise ConnectorError(f"the broker at {self._addresses} {reports.missing_error}")
 
     async def _catch_up_first(self) -> None:
         """Wait until the broker's log file has been read; raise ConnectorError if our subscription does not appear
@@ -252,7 +244,8 @@ class MqttConnector(PlainConnector):
         try:
             qos, fields = fields_for(checked, self._checks.stamp_of(message))
             self._echoes.note_handed_over(checked)
-            return self._hand_over(checked, qos, fields)
+            is_taken = [self._hand_over_apart(name, checked, qos, fields) for name in message.apart_for]
+            return all(is_taken) if message.only_for else self._hand_over(checked, qos, fields)
         except ValueError:  # From topic_of, or the codec.
             self.counts[BAD_TOPIC] += 1
             return False
@@ -269,8 +262,14 @@ class MqttConnector(PlainConnector):
             self._retained.note(subject, is_deleted=not payload, expiry_s=expiry_s, now_s=time.time())
         return is_taken
 
-    def _send_question(self, message: LocalMessage) -> None:
-        self._session.publish(topic_of(message.subject), message.payload, 0, PublishFields())
+    def _hand_over_apart(self, name: str, message: LocalMessage, qos: int, fields: PublishFields) -> bool:
+        """Publish a message for one subscription that a plan is bringing here."""
+        topic = topic_of(AgentLine.private(name, message).subject)
+        return self._session.publish(topic, message.payload, qos, {**fields, "retain": False})
+
+    def _send(self, qos: int, message: LocalMessage) -> None:
+        """Publish what the node itself has to say; at QoS 1 it overtakes nothing."""
+        self._session.publish(topic_of(message.subject), message.payload, qos, PublishFields())
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message of a durable session: now, or if the broker is away, once it is sent again."""
@@ -318,12 +317,13 @@ class MqttConnector(PlainConnector):
         # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
         reporting = [TopicFilter(each, max_qos=log_qos) for each in (f"{LOG_TOPIC}#", own_filter)]
-        reasons = await self._session.subscribe([*(reporting if self._api is None else ()), _everything()])
+        reasons = await self._session.subscribe([*(reporting if self._api is None else ()), all_of()])
         if reasons[-1].value >= FAILED:
-            self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1].name}"
+            self._reason = f"may not subscribe to #: {reasons[-1].name}"
             log.warning("connector_refused", broker=self._name, reason=self._reason)
             raise ConnectionError(self._reason)
         self._is_subscribed = True
+        self._line.ask_all()
         if self._api is None:
             self._session.unsubscribe(own_filter)
         if self._first is None or self._first.done():
@@ -378,6 +378,13 @@ class MqttConnector(PlainConnector):
         self._echoes.take(message_of(packet, receipt))
         return not receipt
 
+    def _note_local(self, message: LocalMessage) -> None:
+        """Pass on what a client has published, or its agent."""
+        if not self._line.receive(message):
+            self._checks.note_message(message)
+        elif message.receipt:
+            self.release(message.receipt)
+
     def _refuse_echo(self, message: LocalMessage) -> None:
         self._checks.refuse(ECHO, ECHOED)
         if message.receipt:
@@ -386,9 +393,3 @@ class MqttConnector(PlainConnector):
     def _handle_log(self, topic: str, line: bytes) -> None:
         if self._interest is not None:
             self._reports.take(self._interest, topic, line, time.monotonic())
-
-
-def _everything() -> TopicFilter:
-    """Return the only filter: of several that overlap, none could be ended without losing or repeating a message."""
-    handling = RetainHandling.SEND_NEVER
-    return TopicFilter(EVERYTHING, max_qos=QoS.AT_LEAST_ONCE, no_local=True, retain_handling=handling)

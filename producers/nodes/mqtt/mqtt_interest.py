@@ -24,8 +24,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from regraft.infra.process.log_sparsely import is_logged
+from regraft.producers.nodes.connectors.groups_once import key_of
 from regraft.producers.nodes.connectors.wanted_subjects import WantedSubjects
 from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subjects_of
+from regraft.schemas.agent_names import agent_subscription, group_for
+from regraft.schemas.agent_note import AgentNote
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +37,7 @@ FILTERS_MAX = 200_000  # Of all clients; one client's share is smaller, so that 
 FILTERS_OF_CLIENT_MAX = 10_000
 REFUSED_MAX = 1_000
 TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
+FOR_AGENTS = "_REGRAFT/"
 GIVEN_UP = "session_given_up"
 AWAY_TOO_LONG = "it has been away for longer than connectors.mqtt.session_s: nothing crosses to its session any more"
 LOG_TOPIC = "$SYS/broker/log/"
@@ -55,13 +59,15 @@ _ADDRESS = re.compile(r" \[[^]]*:\d+\]\Z")  # From Mosquitto 2.1 on, it follows 
 class _Client:
     """``left_s`` is when it disconnected, None while connected; ``has_session``: its session may outlast that.
 
-    ``asked_for_session``: it did not ask for a clean one. ``waiting`` are filters for which there was no room.
+    ``asked_for_session``: it did not ask for a clean one. ``waiting`` are filters for which there was no room,
+    ``beside`` those that an agent subscribes, with what that is called in the overlay.
     """
 
     filters: set[str] = field(default_factory=set)
     waiting: dict[str, None] = field(default_factory=dict)
     has_session: bool = True
     asked_for_session: bool = False
+    beside: dict[str, str] = field(default_factory=dict)
     left_s: float | None = None
 
 
@@ -81,7 +87,7 @@ class MqttInterest:
         self._own_names: set[str] = set()  # Further ones.
         self._refused: set[str] = set()  # Invalid filters; each is refused once, however often it is listed.
         self._clients: dict[str, _Client] = {}
-        self._filter_count = 0
+        self._filter_count = self._beside_count = 0
         self._bracketed: dict[str, None] = {}  # Names seen that end as if an address followed them.
         self._wanted = WantedSubjects(on_interest)
 
@@ -89,6 +95,32 @@ class MqttInterest:
         """Treat these filters as always wanted; raise TopicError for an invalid one."""
         for wanted in filters:
             self._wanted.add(subjects_of(wanted))
+
+    def note_beside(self, note: AgentNote) -> None:
+        """Note that a client's agent has subscribed a filter, or is about to: it is a subscription by itself."""
+        name, wanted, group = note.identifier, note.filter, group_for(note.subscription, note.epoch or -1)
+        client = None if self._is_own(name) else self._clients.get(name) or self._new_client(name)
+        if client is None or agent_subscription(group) is None:
+            return
+        is_new = wanted not in client.beside
+        if is_new and (self._beside_count >= FILTERS_MAX or len(client.beside) >= FILTERS_OF_CLIENT_MAX):
+            self.counts[TOO_MANY] += 1
+            return
+        try:
+            before = self._subjects(client, wanted)
+        except TopicError as error:
+            self._refuse(wanted, error)
+            return
+        self._beside_count += is_new
+        client.beside[wanted] = group
+        if wanted in client.filters:
+            self._wanted.add(self._subjects(client, wanted))
+            self._wanted.remove(before)
+
+    def _subjects(self, client: _Client, wanted: str) -> tuple[str, ...]:
+        """Return the subjects that a client's filter wants; raise TopicError if it is invalid."""
+        subjects, group = subjects_of(wanted, self._groups_once), client.beside.get(wanted)
+        return (key_of(subjects[0], group),) if group is not None and len(subjects) == 1 else subjects
 
     def keep(self, subject: str, is_wanted: bool) -> None:
         """Treat a subject as wanted by the node itself, or no longer."""
@@ -156,7 +188,7 @@ class MqttInterest:
             client.waiting.clear()
             for wanted in sorted(client.filters - there.get(name, set())):
                 self._end(client, wanted)
-            if not client.filters:
+            if not client.filters and not client.beside:
                 del self._clients[name]
         return len(there) < len(known)
 
@@ -207,10 +239,14 @@ class MqttInterest:
         log.warning("interest_refused", reason=str(error))
 
     def _want(self, name: str, wanted: str) -> None:
-        subjects = subjects_of(wanted, self._groups_once)
+        subjects_of(wanted)
         client = self._clients.get(name) or self._new_client(name)
         if client is None or wanted in client.filters:
             return
+        if wanted.startswith(FOR_AGENTS):  # Of an agent, whose clients have no sessions.
+            client.has_session = False
+            return
+        subjects = self._subjects(client, wanted)
         if len(client.filters) >= FILTERS_OF_CLIENT_MAX or self._filter_count >= FILTERS_MAX:
             self.counts[TOO_MANY] += 1
             if len(client.waiting) < FILTERS_OF_CLIENT_MAX:
@@ -307,16 +343,18 @@ class MqttInterest:
             client.waiting.clear()
             for wanted in sorted(client.filters):
                 self._end(client, wanted)
+            self._beside_count -= len(client.beside)
 
     def _end(self, client: _Client, wanted: str) -> None:
         """End what a client wants; take what it wanted besides when there was no room."""
         client.filters.discard(wanted)
         self._filter_count -= 1
         self.changes_count += 1
-        self._wanted.remove(subjects_of(wanted, self._groups_once))
+        self._wanted.remove(self._subjects(client, wanted))
+        self._beside_count -= client.beside.pop(wanted, None) is not None
         if client.waiting:
             following = next(iter(client.waiting))
             del client.waiting[following]
-            self._wanted.add(subjects_of(following, self._groups_once))
+            self._wanted.add(self._subjects(client, following))
             client.filters.add(following)
             self._filter_count += 1

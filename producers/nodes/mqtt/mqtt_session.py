@@ -31,6 +31,7 @@ KEEP_ALIVE_S = 15  # A node that is busy for this long would lose QoS 0 messages
 WAITING_MAX = 20_000  # Messages waiting for a slow broker; further ones are dropped.
 WAITING_BYTES_MAX = 64 << 20
 WRITE_BYTES_MAX = 256 << 10  # Handed to the socket at once.
+EVERYTHING = "#"
 IDS = 65_535  # Packet IDs in MQTT, so the most messages under way.
 FAILED = 0x80  # Reason codes from here on are failures.
 DUP_FLAG = 0x08  # In the first byte of a message: it was sent before.
@@ -75,6 +76,12 @@ class TopicTrials:
         self._refused[topic] = None
         if len(self._refused) > TOPICS_TRIED_MAX:
             self._refused.popitem(last=False)
+
+
+def all_of() -> mqtt5.TopicFilter:
+    """Return the only filter: of several that overlap, none could be ended without losing or repeating a message."""
+    handling = mqtt5.RetainHandling.SEND_NEVER
+    return mqtt5.TopicFilter(EVERYTHING, max_qos=mqtt5.QoS.AT_LEAST_ONCE, no_local=True, retain_handling=handling)
 
 
 class RefusedError(ConnectionError):

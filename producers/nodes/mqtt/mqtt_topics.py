@@ -69,6 +69,8 @@ def subjects_of(wanted: str, groups_once: frozenset[str] = frozenset()) -> tuple
     if levels[-1] != "#":
         return (".".join(tokens),)
     above = tokens[:-1]
+    if levels[-2:-1] == ["+"]:  # Any level, and what is below it: one subject says both.
+        return (".".join([*above[:-1], ">"]),)
     return (".".join(above), ".".join([*above, ">"])) if above else (">",)
 
 

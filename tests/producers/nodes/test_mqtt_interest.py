@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from regraft.producers.nodes.mqtt.mqtt_interest import MqttInterest
+from regraft.schemas.agent_note import AgentNote, NoteKind
 
 V2_0 = ("Client {} disconnected.", "Client {} closed its connection.", "Client {} has exceeded timeout, disconnecting.")
 V2_1 = (
@@ -95,3 +96,38 @@ def test_a_client_has_a_share_and_what_was_refused_is_taken_when_there_is_room(m
     interest.handle("M/unsubscribe", "greedy g4", 0.0)  # One that was waiting.
     interest.handle("M/unsubscribe", "greedy g1", 0.0)
     assert [subject for subject, is_wanted in wanted.items() if is_wanted] == ["g0", "g2", "m", "g3"]
+
+
+NAMED = "web1.k3-1.16"
+BESIDE = AgentNote(NoteKind.BESIDE, NAMED, identifier="sensor", filter="a/+/#")
+
+
+@pytest.mark.parametrize("is_note_first", [True, False])
+def test_what_an_agent_subscribes_is_a_subscription_by_itself(is_note_first: bool) -> None:
+    """Note and log may come in any order; another client's interest in the same is not touched, and ends alone."""
+    wanted: dict[str, bool] = {}
+    interest = interest_of(wanted, Counter())
+    interest.handle("N", "New client connected from 10.0.0.9:1 as sensor (p5, c1, k30).", 0.0)
+    interest.handle("M/subscribe", "other 1 a/+/#", 0.0)
+    interest.handle("M/subscribe", "sensor 1 _REGRAFT/agent/web1/k3-1", 0.0)
+    steps = [lambda: interest.note_beside(BESIDE), lambda: interest.handle("M/subscribe", "sensor 1 a/+/#", 0.0)]
+    for step in steps if is_note_first else reversed(steps):
+        step()
+    assert wanted == {"a.>": True, f"a.> regraft-agent.{NAMED}": True}
+    interest.handle("M/unsubscribe", "sensor a/+/#", 0.0)
+    assert wanted == {"a.>": True, f"a.> regraft-agent.{NAMED}": False}
+
+
+def test_interest_of_an_agents_client_ends_with_its_connection() -> None:
+    """It logs in with MQTT 5, but has no session."""
+    wanted: dict[str, bool] = {}
+    interest = interest_of(wanted, Counter())
+    interest.handle("N", "New client connected from 10.0.0.9:1 as sensor (p5, c1, k30).", 0.0)
+    interest.handle("M/subscribe", "sensor 1 _REGRAFT/agent/web1/k3-1", 0.0)
+    interest.note_beside(BESIDE)
+    interest.handle("M/subscribe", "sensor 1 a/+/#", 0.0)
+    interest.handle("N", "Client sensor disconnected.", 1.0)
+    assert wanted == {f"a.> regraft-agent.{NAMED}": False}
+    interest.note_beside(AgentNote(NoteKind.BESIDE, "no name of an agent", identifier="sensor", filter="a/b"))
+    interest.handle("M/subscribe", "sensor 1 a/b", 2.0)
+    assert wanted["a.b"]

@@ -40,6 +40,13 @@ def test_a_stamp_says_who_handed_over_which_message(broker: str, publisher: str,
     assert Stamps("regraft", "another").cleared(sent.headers) == message.headers
 
 
+def test_a_stamp_says_where_and_in_which_epoch_a_message_was_published() -> None:
+    """So that the agent of a client that moves knows whether the old home or the next one has it."""
+    message = LocalMessage(SUBJECT, b"x", publisher="p", number=7, home="b 03", epoch=12)
+    sent = stamped(message, Stamps("regraft", "b01"))
+    assert Stamps("regraft", "another").met(sent) == Stamp("b01", "p", 7, "b 03", 12)
+
+
 @given(some.binary(max_size=60))
 def test_no_value_of_the_header_is_trusted(value: bytes) -> None:
     """Whatever a client writes into the header, reading it does not fail, and it does not cross."""
