@@ -33,13 +33,15 @@ ECHOES = (NoteKind.STAYS, NoteKind.REFUSED)  # Of what the agent itself has said
 class Delivered:
     """A message that a broker delivers to a moving subscription, ``raw`` as the session hands it to the client.
 
-    ``home`` is where it was published, if the overlay has handed it over, else "".
+    ``home`` is where it was published, if the overlay has handed it over, else "". With ``epoch`` it was handed over to
+    all of the broker's clients, -1 if only to those that get it from there.
     """
 
     raw: Any
     size: int
     home: str
     mark: int
+    epoch: int = -1
 
 
 class ClientMoves:
@@ -73,9 +75,12 @@ class ClientMoves:
             self._begin(upstream, number, note)
             return
         move = self.moving.get(number)
-        if move is None or self._names.get(number) != (note.subscription, note.epoch) or number in self._arrived:
+        if move is None or self._names.get(number) != (note.subscription, note.epoch):
             return
         is_old = upstream.broker == move.home_from
+        if number in self._arrived:
+            self._note_joined(number, move, is_joined=note.kind is NoteKind.DRAINED and not is_old)
+            return
         match note.kind:
             case NoteKind.AWAITED if not is_old:
                 session.write_note(move.home_to, AgentNote(NoteKind.READY, note.subscription, note.epoch))
@@ -91,10 +96,17 @@ class ClientMoves:
                 move.note_switched_to(note.count, note.marks)
             case NoteKind.DRAINED if is_old:
                 move.is_drained = True
+            case NoteKind.DRAINED:
+                move.is_joined = True
             case NoteKind.ABORTED:
                 self._stop(number)
         self._since_s[number] = time.monotonic()
         self._finish_if_complete()
+
+    def _note_joined(self, number: int, move: MovingSubscription, *, is_joined: bool) -> None:
+        move.is_joined = move.is_joined or is_joined
+        if move.is_over:
+            self._forget_arrived(number)
 
     def _begin(self, upstream: Upstream, number: int, note: AgentNote) -> None:
         session, subscription = self._session, self._session.client.numbered(number)
@@ -111,7 +123,7 @@ class ClientMoves:
         if number in self.moving:
             return  # The order is repeated.
         self.stamps = Stamps(note.overlay, "")
-        self.moving[number] = MovingSubscription(upstream.broker, note.broker)
+        self.moving[number] = MovingSubscription(upstream.broker, note.broker, is_joined=not session.hands_over_to_all)
         self._names[number], self._since_s[number] = (note.subscription, note.epoch), time.monotonic()
         session.run(self._bring(number, note))
         if not self._watching:
@@ -160,10 +172,12 @@ class ClientMoves:
         """Hand a message of a moving subscription to the client, keep it, or leave it out."""
         move, session, number = self.moving[subscription.number], self._session, subscription.number
         home, mark = message.home, message.mark
+        if message.epoch >= 0 and not self._is_owed(broker, number, message.epoch):
+            return
         if number in self._arrived:
             if broker == move.home_to and (not home or move.takes_from_next(home, mark)):
                 session.deliver(subscription, message.raw)
-            if not move.awaits_repeats:
+            if move.is_over:
                 self._forget_arrived(number)
         elif broker == move.home_from:
             if move.takes_from_old(home, mark):
@@ -173,6 +187,11 @@ class ClientMoves:
         else:
             self._kept.append((number, message, -1 if home else move.keep_own(mark)))
             self._kept_bytes += message.size
+
+    def _is_owed(self, broker: str, number: int, epoch: int) -> bool:
+        """Return True if a message that a node has handed over to all is for this subscription, too."""
+        move = self.moving[number]
+        return epoch < self._names[number][1] if broker == move.home_from else move.is_joined
 
     # --- the end of a move -------------------------------------------------------------------------------------------
 
@@ -200,7 +219,7 @@ class ClientMoves:
                 session.deliver(subscription, message.raw)
         session.deliver_now()
         session.counts["subscriptions_moved"] += len(going)
-        for number in [each for each, move in going.items() if not move.awaits_repeats]:
+        for number in [each for each, move in going.items() if move.is_over]:
             self._forget_arrived(number)
         session.homes.leave_unused()
 
@@ -251,7 +270,7 @@ class ClientMoves:
         while self.moving:
             await asyncio.sleep(1.0)
             now_s = time.monotonic()
-            for number in [each for each, at_s in self._arrived.items() if now_s - at_s > REPEATS_S_MAX]:
+            for number in [each for each, at_s in self._arrived.items() if now_s - at_s > self._wait_s_max(each)]:
                 self._session.counts["repeats_missing"] += 1
                 self._forget_arrived(number)
             for number, move in list(self.moving.items()):
@@ -259,6 +278,9 @@ class ClientMoves:
                     self._give_up_late(number, move, now_s - self._since_s[number])
         self._watching = False
         self._session.homes.leave_unused()
+
+    def _wait_s_max(self, number: int) -> float:
+        return REPEATS_S_MAX if self.moving[number].is_joined else ANSWER_S_MAX
 
     def _give_up_late(self, number: int, move: MovingSubscription, quiet_s: float) -> None:
         if move.switched_to and not move.is_drained and quiet_s > DRAIN_S_MAX:

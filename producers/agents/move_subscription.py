@@ -44,10 +44,14 @@ def _take(marks: Counter[int], mark: int) -> bool:
 
 @dataclass(slots=True)
 class MovingSubscription:
-    """One subscription on its way from ``home_from`` to ``home_to``."""
+    """One subscription on its way from ``home_from`` to ``home_to``.
+
+    ``is_joined`` is False as long as the next home's node hands over what is for this subscription apart from the rest.
+    """
 
     home_from: str
     home_to: str
+    is_joined: bool = True
     is_drained: bool = False
     switched_from: bool = False
     switched_to: bool = False
@@ -110,6 +114,11 @@ class MovingSubscription:
     def takes_from_next(self, home: str, mark: int) -> bool:
         """Return True if the client gets what others published and the next home delivers."""
         return not (home == self.home_from and _take(self._repeated, mark))
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if all that the next home delivers from now on is for the client."""
+        return self.is_joined and not self.awaits_repeats
 
     @property
     def awaits_repeats(self) -> bool:

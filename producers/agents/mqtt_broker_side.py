@@ -15,6 +15,7 @@ from typing import Any
 import mqtt5
 
 from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
+from regraft.producers.agents.client_moves import Delivered
 from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.agents.mqtt_client_facts import (
     FLUSH,
@@ -25,12 +26,15 @@ from regraft.producers.agents.mqtt_client_facts import (
     MqttClient,
     MqttSubscription,
 )
-from regraft.producers.agents.mqtt_deliveries import MqttDeliveries
+from regraft.producers.agents.mqtt_deliveries import MqttDeliveries, with_fields
 from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, as_mqtt311
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
-from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of
+from regraft.producers.nodes.mqtt.mqtt_topics import subject_of
+from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
 
 GRANTED_S_MAX = 10.0
+DIGITS_MAX = 12  # Of a number of a subscription.
+UNKNOWN_HOME = "?"
 
 
 class MqttBrokerSide(ClientSession[MqttUpstream]):
@@ -66,14 +70,14 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     # --- the login ---------------------------------------------------------------------------------------------------
 
-    def _own_filters(self) -> Iterable[tuple[int, str]]:
-        return (NOTES_ID, self.client.notes_topic), (PRIVATE_ID, self.client.private_filter)
+    def _own_filters(self) -> Iterable[tuple[int, list[str]]]:
+        return (NOTES_ID, self.client.orders_filters), (PRIVATE_ID, [self.client.private_filter])
 
     @staticmethod
-    def _ask_own(upstream: MqttUpstream, number: int, pattern: str, on_answer: OnAnswer) -> None:
-        options = mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)
+    def _ask_own(upstream: MqttUpstream, number: int, patterns: list[str], on_answer: OnAnswer) -> None:
+        options = [mqtt5.TopicFilter(each, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for each in patterns]
         upstream.ask(
-            lambda packet_id: mqtt5.SubscribePacket(packet_id, [options], subscription_id=number).write(), on_answer
+            lambda packet_id: mqtt5.SubscribePacket(packet_id, options, subscription_id=number).write(), on_answer
         )
 
     def _note_own(self, answer: Answer | None) -> bool:
@@ -107,7 +111,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         if not all(await waiting):
             raise UpstreamError(f"{upstream.broker} refuses what agents need")
 
-    async def _is_granted(self, upstream: MqttUpstream, number: int, pattern: str) -> bool:
+    async def _is_granted(self, upstream: MqttUpstream, number: int, patterns: list[str]) -> bool:
         granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def note(answer: Answer | None) -> bool:
@@ -115,7 +119,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
                 granted.set_result(isinstance(answer, mqtt5.SubAckPacket) and answer.reason_codes[0].value < FAILED)
             return True
 
-        self._ask_own(upstream, number, pattern, note)
+        self._ask_own(upstream, number, patterns, note)
         return await asyncio.wait_for(granted, GRANTED_S_MAX)
 
     # --- brokers' packets --------------------------------------------------------------------------------------------
@@ -133,13 +137,16 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         is_present = self.homes.upstreams.get(upstream.broker) is upstream
         subscription = self.client.numbered(number)
         is_all = not upstream.facts.subscription_id_available
-        if not is_present or packet.topic.startswith((NOT_FOR_CLIENTS, FLUSH)) or (subscription is None and not is_all):
+        if not is_present or packet.topic.startswith(NOT_FOR_CLIENTS) or (subscription is None and not is_all):
             upstream.acknowledge(packet)
             if is_present:
                 self._take_own(upstream, number, packet)
         elif subscription is None:
             self.deliveries.deliver(packet, [], upstream)
-        elif subscription.home == upstream.broker and not self.client.is_repeat(subscription, packet.topic):
+        elif subscription.number in self.moves.moving:
+            upstream.acknowledge(packet)
+            self._take_moving(upstream, subscription, packet, is_apart=False)
+        elif subscription.home == upstream.broker and self._is_for_client(subscription, packet.topic):
             self.deliveries.deliver(packet, _ids_for(subscription), upstream)
         else:
             upstream.acknowledge(packet)
@@ -147,14 +154,57 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
     def _take_own(self, upstream: MqttUpstream, number: int, packet: mqtt5.PublishPacket) -> None:
         if number == NOTES_ID:
             note = note_of(packet.payload)
-            if note is not None:
+            if note is not None and note.kind is NoteKind.WHO:
+                self._introduce_all(upstream)
+            elif note is not None and note.kind is not NoteKind.BESIDE:
                 self.moves.take_note(upstream, note)
+        elif number == PRIVATE_ID:
+            self._take_apart(upstream, packet)
         elif number == FLUSH_ID:
             self.publishing.note_flush(packet.payload)
 
+    def _introduce_all(self, upstream: MqttUpstream) -> None:
+        """Let a node that has begun again know whose the subscriptions at its broker are."""
+        for each in self.client.subscriptions.values():
+            if each.number >= 0 and upstream.broker in each.called:
+                self.write_note(upstream.broker, self.client.beside(each, upstream.broker))
+
+    def _take_apart(self, upstream: MqttUpstream, packet: mqtt5.PublishPacket) -> None:
+        """Take a message that a node has handed over for one subscription alone."""
+        rest = packet.topic.removeprefix(self.client.private_filter.removesuffix("#"))
+        digits, _, topic = rest.partition("/")
+        number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < DIGITS_MAX else 0
+        subscription = self.client.numbered(number)
+        if subscription is None or not topic:
+            return
+        qos = min(packet.qos, subscription.options.max_qos, key=lambda each: each.value)
+        inner = with_fields(packet, topic=topic, qos=qos, packet_id=packet.packet_id if qos.value else None)
+        if subscription.number in self.moves.moving:
+            self._take_moving(upstream, subscription, inner, is_apart=True)
+        elif subscription.home == upstream.broker:
+            self.deliver(subscription, inner)
+
+    def _take_moving(
+        self, upstream: MqttUpstream, subscription: MqttSubscription, packet: mqtt5.PublishPacket, *, is_apart: bool
+    ) -> None:
+        """Let the move decide whose message this is."""
+        subject, stamp = subject_of(packet.topic), None
+        header = self.moves.stamps.header if self.moves.stamps is not None else ""
+        for name, value in packet.user_properties:
+            if name == header and self.moves.stamps is not None:
+                stamp = self.moves.stamps.read(value, subject) or stamp
+        home = "" if stamp is None else stamp.home or UNKNOWN_HOME
+        epoch = -1 if stamp is None or is_apart else stamp.epoch
+        mark = mark_of(subject.encode(errors="replace"), packet.payload)
+        size = len(packet.topic) + len(packet.payload)
+        self.moves.take(upstream.broker, subscription, Delivered(packet, size, home, mark, epoch))
+
+    def _is_for_client(self, subscription: MqttSubscription, topic: str) -> bool:
+        return not topic.startswith(FLUSH) and not self.client.is_repeat(subscription, topic)
+
     def deliver(self, subscription: MqttSubscription, raw: mqtt5.PublishPacket) -> None:
         """Hand a message to the client whose broker awaits no answer."""
-        if not raw.topic.startswith(FLUSH) and not self.client.is_repeat(subscription, raw.topic):
+        if self._is_for_client(subscription, raw.topic):
             self.deliveries.deliver(raw, _ids_for(subscription), None)
 
     def deliver_now(self) -> None:
@@ -196,12 +246,18 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
                 self.moves.refuse(upstream.broker, {subscription.number})
             return True
 
+        if name:
+            subscription.called[upstream.broker] = name, epoch
         self.ask_for(upstream, subscription, note, is_moving=bool(name))
 
     def ask_for(
         self, upstream: MqttUpstream, subscription: MqttSubscription, on_answer: OnAnswer, *, is_moving: bool = False
     ) -> None:
         """Subscribe at a broker."""
+        if subscription.number >= 0:
+            called = subscription.called
+            called[upstream.broker] = called.get(upstream.broker, (f"{self.client.name}.{subscription.number}", 0))
+            self._write_note(upstream, self.client.beside(subscription, upstream.broker))
         options = self.client.asked(subscription, is_moving=is_moving)
         number = subscription.id if upstream.facts.subscription_id_available else None
         upstream.ask(
@@ -210,6 +266,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def unsubscribe(self, upstream: MqttUpstream, subscription: MqttSubscription) -> None:
         """End a subscription at a broker."""
+        subscription.called.pop(upstream.broker, None)
         pattern = subscription.filter
         upstream.ask(lambda packet_id: mqtt5.UnsubscribePacket(packet_id, [pattern]).write(), lambda _answer: True)
 
@@ -221,7 +278,10 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         """Send a note to the node of a broker, through the broker."""
         upstream = self.homes.upstreams.get(broker)
         if upstream is not None:
-            self._publish_own(upstream, self.client.notes_topic, note_bytes(note))
+            self._write_note(upstream, note)
+
+    def _write_note(self, upstream: MqttUpstream, note: AgentNote) -> None:
+        self._publish_own(upstream, self.client.notes_topic, note_bytes(note))
 
     def _publish_own(self, upstream: MqttUpstream, topic: str, payload: bytes) -> None:
         packet = mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1)
@@ -231,7 +291,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         """Ask a broker for the agent's own messages through the overlay, or no longer."""
         topic = self.client.flush_topic
         if is_wanted:
-            self._ask_own(upstream, FLUSH_ID, topic, lambda _answer: True)
+            self._ask_own(upstream, FLUSH_ID, [topic], lambda _answer: True)
         else:
             upstream.ask(lambda packet_id: mqtt5.UnsubscribePacket(packet_id, [topic]).write(), lambda _answer: True)
 

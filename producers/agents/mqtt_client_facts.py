@@ -13,11 +13,10 @@ import mqtt5
 from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311
 from regraft.producers.agents.mqtt_upstream import KEEP_ALIVE_S
 from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
-from regraft.schemas.agent_names import ORDERS, PRIVATE
-from regraft.schemas.agent_note import NOTE_BYTES_MAX
+from regraft.schemas.agent_names import ALL_AGENTS, ORDERS, PRIVATE
+from regraft.schemas.agent_note import NOTE_BYTES_MAX, TEXT_LENGTH_MAX, AgentNote, NoteKind
 
 SUBSCRIPTIONS_MAX = 10_000  # Of one client.
-FILTER_BYTES_MAX = 1_024  # A longer one does not fit into a note.
 NOTES_ID, PRIVATE_ID, FLUSH_ID, FIRST_ID, LAST_ID = 1, 2, 3, 16, 268_435_455
 TOPICS_KEPT_MAX = 2_000
 PACKET_BYTES_MIN = 4 * NOTE_BYTES_MAX  # A client that accepts less could not have its messages handed over alone.
@@ -40,6 +39,7 @@ class MqttSubscription:
     options: mqtt5.TopicFilter
     granted: int = 0
     wanted: dict[str, int] = field(default_factory=dict)
+    called: dict[str, tuple[str, int]] = field(default_factory=dict)  # Broker -> what its node calls it, epoch or 0.
 
 
 @dataclass
@@ -97,6 +97,8 @@ class MqttClient:
             self.stay("its session is persistent, and kept by one broker")
         elif not facts.subscription_id_available:
             self.stay("its broker has no subscription identifiers")
+        elif len(self.id) > TEXT_LENGTH_MAX:
+            self.stay(f"its identifier has more than {TEXT_LENGTH_MAX} characters")
 
     def connack_for(self, facts: mqtt5.ConnAckPacket) -> mqtt5.ConnAckPacket:
         """Return what the client gets in place of a broker's CONNACK: the agent takes no topic aliases, and pings."""
@@ -133,8 +135,8 @@ class MqttClient:
             return "it uses QoS 2, a dialogue with one broker"
         if options.no_local:
             return "it refuses its own messages, which a second broker does not recognise"
-        if len(options.pattern.encode()) > FILTER_BYTES_MAX:
-            return f"it has a filter of more than {FILTER_BYTES_MAX} bytes"
+        if len(options.pattern) + 2 > TEXT_LENGTH_MAX:
+            return f"it has a filter of more than {TEXT_LENGTH_MAX} characters"
         return ""
 
     def subscribe(self, options: mqtt5.TopicFilter, own_id: int, home: str) -> list[MqttSubscription]:
@@ -158,6 +160,7 @@ class MqttClient:
         self._by_id.pop(subscription.id, None)
         self._ids += 1
         subscription.id = self._ids
+        subscription.called.clear()
         subscription.number = -1 if self.stays_because else self._ids
         self._by_id[self._ids] = subscription
         self._leading.clear()
@@ -222,10 +225,20 @@ class MqttClient:
             retain_handling=mqtt5.RetainHandling.SEND_NEVER if is_moving else given.retain_handling,
         )
 
+    def beside(self, subscription: MqttSubscription, broker: str) -> AgentNote:
+        """Return the note by which a broker's node knows whose a subscription is."""
+        name, epoch = subscription.called[broker]
+        return AgentNote(NoteKind.BESIDE, name, epoch, identifier=self.id, filter=subscription.filter)
+
     @property
     def notes_topic(self) -> str:
         """The topic of what nodes and the agent say about the client."""
         return topic_of(f"{ORDERS}{self.name}")
+
+    @property
+    def orders_filters(self) -> list[str]:
+        """Where nodes reach the client's agent."""
+        return [self.notes_topic, topic_of(ALL_AGENTS)]
 
     @property
     def private_filter(self) -> str:

@@ -222,8 +222,8 @@ class MqttSession(MqttBrokerSide):
         if self.client.stays_because:
             self.note_staying(self.client.stays_because)
         else:
-            for number, pattern in self._own_filters():
-                self._ask_own(upstream, number, pattern, self._note_own)
+            for number, patterns in self._own_filters():
+                self._ask_own(upstream, number, patterns, self._note_own)
         self.release("login")
 
     def give_way(self) -> None:
