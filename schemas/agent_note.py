@@ -21,8 +21,9 @@ Mark = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 
 
 class NoteKind(StrEnum):
-    """What a note says; the first eight come from nodes."""
+    """What a note says; the first nine come from nodes."""
 
+    HOME = "home"  # The subscription has begun at ``broker``, where no plan brings it: the node may have restarted.
     MOVE = "move"  # Bring the subscription to ``broker``, for ``epoch``.
     AWAITED = "awaited"  # The overlay has it at ``broker``, in the tables of ``epoch``.
     COUNTING = "counting"  # ``broker``, the next home, counts since the agent's note.

@@ -164,6 +164,10 @@ class Session(Protocol):
         """Publish such a message behind everything that the client has published."""
         ...
 
+    def note_connected(self, upstream: Any) -> None:
+        """Note that there is one more connection to a broker."""
+        ...
+
     # --- the client --------------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:

@@ -28,6 +28,7 @@ class ClientHomes(Generic[AnUpstream]):
         self.upstreams: dict[str, AnUpstream] = {}
         self._session = session
         self._nearest, self._said = "", ("", "")  # The second: the home whose node knows the nearest broker, and it.
+        self._lost: set[str] = set()  # Brokers whose subscriptions have yet to restart.
 
     def note_nearest(self, broker: str) -> None:
         """Note the broker that is nearest to the client, "" if it is not known; the node at its home learns of it.
@@ -57,14 +58,17 @@ class ClientHomes(Generic[AnUpstream]):
         upstream: AnUpstream = self._session.new_upstream(self.brokers[broker])
         try:
             await self._session.log_in(upstream)
-            if broker in self.upstreams or self._session.is_over:
-                raise UpstreamError(f"{broker} is no longer needed")
-        except UpstreamError:
-            upstream.is_ready = False  # Nobody has to know that it ends.
-            upstream.close()
-            raise
-        self.upstreams[broker] = upstream
-        return upstream
+        finally:
+            is_kept = upstream.is_ready and not (broker in self.upstreams or self._session.is_over)
+            if not is_kept:  # Also if the client has left meanwhile.
+                upstream.is_ready = False  # Nobody has to know that it ends.
+                upstream.close()
+        if is_kept:
+            self.upstreams[broker] = upstream
+            self._session.note_connected(upstream)
+        if broker not in self.upstreams:
+            raise UpstreamError(f"{broker} is no longer needed")
+        return self.upstreams[broker]
 
     def subscribe(self, subscription: Subscription) -> None:
         """Subscribe at a subscription's home, as one that no plan has brought there."""
@@ -91,17 +95,24 @@ class ClientHomes(Generic[AnUpstream]):
         if self.upstreams.get(lost) is not upstream or session.is_over:
             return
         del self.upstreams[lost]
-        session.release(f"slow {lost}")
         session.counts["brokers_lost"] += 1
         log.warning("broker_lost", client=session.client.name, broker=lost, reason=reason)
+        is_reconnecting = bool(self._lost)
+        self._lost.add(lost)
         session.moves.lose(lost)
         session.publishing.lose(lost)
-        is_stranded = any(each.home == lost for each in session.client.subscriptions.values())
-        if is_stranded or self.home == lost:
+        if not (self.home == lost or self._stranded()):
+            self._lost.discard(lost)
+        elif not is_reconnecting:
             session.hold("reconnecting")
-            session.run(self._reconnect(lost))
+            session.run(self._reconnect())
+        session.release(f"slow {lost}")
 
-    async def _reconnect(self, lost: str) -> None:
+    def _stranded(self) -> list[Subscription]:
+        """Return the subscriptions whose broker is gone."""
+        return [each for each in self._session.client.subscriptions.values() if each.home in self._lost]
+
+    async def _reconnect(self) -> None:
         pause_s = RETRY_S
         while not self._session.is_over:
             for broker in [*self.upstreams, *[name for name in self.in_turn() if name not in self.upstreams]]:
@@ -110,21 +121,22 @@ class ClientHomes(Generic[AnUpstream]):
                 except UpstreamError as error:
                     log.debug("broker_not_reached", client=self._session.client.name, reason=str(error))
                     continue
-                self._restart_at(lost, upstream.broker)
+                self._restart_at(upstream.broker)
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)
 
-    def _restart_at(self, lost: str, broker: str) -> None:
-        if self.home == lost:
+    def _restart_at(self, broker: str) -> None:
+        if self.home in self._lost:
             self.home = broker
-        self.restart([each for each in self._session.client.subscriptions.values() if each.home == lost], broker)
+        self.restart(self._stranded(), broker)
+        self._lost.clear()
         self._session.counts["reconnected"] += 1
         self._session.release("reconnecting")
 
     def restart(self, subscriptions: Sequence[Subscription], broker: str) -> None:
-        """Let subscriptions restart at a broker, as new ones."""
-        for subscription in subscriptions:
+        """Let subscriptions restart at a broker, as new ones; without a connection to it they wait for one to any."""
+        for subscription in subscriptions if broker in self.upstreams else ():
             for upstream in self.upstreams.values():  # A plan may have brought it elsewhere by half.
                 self._session.unsubscribe(upstream, subscription)
             subscription.home = broker

@@ -54,6 +54,7 @@ class ClientMoves:
         self._kept_bytes = 0
         self._arrived: dict[int, float] = {}  # Those that have moved, and when.
         self._names: dict[int, tuple[str, int]] = {}  # Number -> the overlay's subscription, epoch.
+        self._stayed: dict[int, tuple[str, int]] = {}  # As names, of the last move that was over here.
         self._since_s: dict[int, float] = {}
         self.stamps: Stamps | None = None  # By which messages of the overlay are known.
         self._watching = False
@@ -75,6 +76,12 @@ class ClientMoves:
             self._begin(upstream, number, note)
             return
         move = self.moving.get(number)
+        if note.kind is NoteKind.HOME and move is not None and number not in self._arrived:
+            self._note_home(upstream.broker, number, move)
+            return
+        if note.kind is NoteKind.SWITCHED and self._stayed.get(number) == (note.subscription, note.epoch):
+            self._note_overtaken(upstream.broker, number)
+            return
         if move is None or self._names.get(number) != (note.subscription, note.epoch):
             return
         is_old = upstream.broker == move.home_from
@@ -82,9 +89,10 @@ class ClientMoves:
             self._note_joined(number, move, is_joined=note.kind is NoteKind.DRAINED and not is_old)
             return
         match note.kind:
-            case NoteKind.AWAITED if not is_old:
+            case NoteKind.AWAITED if not is_old and not move.is_counting:
                 session.write_note(move.home_to, AgentNote(NoteKind.READY, note.subscription, note.epoch))
-            case NoteKind.COUNTING if not is_old:
+            case NoteKind.COUNTING if not is_old and not move.is_counting:
+                move.is_counting = True
                 session.write_note(move.home_from, AgentNote(NoteKind.READY, note.subscription, note.epoch))
             case NoteKind.READY if is_old:
                 move.note_counted_from()
@@ -108,6 +116,37 @@ class ClientMoves:
         if move.is_over:
             self._forget_arrived(number)
 
+    def _note_home(self, broker: str, number: int, move: MovingSubscription) -> None:
+        """Note that the node of a home has restarted: it knows nothing of the plan, and has begun the subscription."""
+        if broker == move.home_from and move.switched_to:
+            move.is_drained = True
+            self._finish_if_complete()
+        elif broker == move.home_from:
+            self._stop(number)
+        elif broker == move.home_to and not move.switched_from:
+            self._stop_refused(number)
+        elif broker == move.home_to:
+            self._restart(number, broker)
+
+    def _note_overtaken(self, broker: str, number: int) -> None:
+        """Restart a subscription that has stayed although its plan was executed: it had switched, or not heard of that.
+
+        Its old home has handed it over, and its next one does not have it.
+        """
+        subscription = self._session.client.numbered(number)
+        if subscription is not None and broker == subscription.home:
+            self._session.counts["moves_refused_late"] += 1
+            self._restart(number, broker)
+
+    def _restart(self, number: int, broker: str) -> None:
+        subscription = self._session.client.numbered(number)
+        self._drop(number)
+        self._stayed.pop(number, None)
+        if subscription is not None:
+            self._session.homes.restart([subscription], broker)
+        self._finish_if_complete()
+        self._session.homes.leave_unused()
+
     def _begin(self, upstream: Upstream, number: int, note: AgentNote) -> None:
         session, subscription = self._session, self._session.client.numbered(number)
         if session.client.stays_because:
@@ -120,8 +159,12 @@ class ClientMoves:
             self._refuse(upstream.broker, note.subscription, note.epoch)
             return
         self._forget_arrived(number)
+        if (note.subscription, note.epoch) in (self._names.get(number), self._stayed.get(number)):
+            if number in self.moving and self.moving[number].is_counting:
+                session.write_note(upstream.broker, AgentNote(NoteKind.READY, note.subscription, note.epoch))
+            return  # The order is repeated: the answer may have been lost.
         if number in self.moving:
-            return  # The order is repeated.
+            self._stop(number)  # The end of the plan before has not been heard of.
         self.stamps = Stamps(note.overlay, "")
         self.moving[number] = MovingSubscription(upstream.broker, note.broker, is_joined=not session.hands_over_to_all)
         self._names[number], self._since_s[number] = (note.subscription, note.epoch), time.monotonic()
@@ -140,8 +183,10 @@ class ClientMoves:
             self._stop_refused(number)
             return
         subscription = session.client.numbered(number)
-        if subscription is not None and number in self.moving:
+        if subscription is not None and self._names.get(number) == (note.subscription, note.epoch):
             session.subscribe(upstream, subscription, note.subscription, note.epoch)
+        else:
+            session.homes.leave_unused()
 
     async def _connection_to(self, broker: str) -> Any:
         """Return the connection to a broker; all subscriptions that go there share it."""
@@ -238,6 +283,8 @@ class ClientMoves:
         """Let a subscription stay where it is: the plan is over, or the next home refuses it."""
         move, session = self.moving.get(number), self._session
         subscription = session.client.numbered(number)
+        if number in self._names:
+            self._stayed[number] = self._names[number]
         self._drop(number)
         if move is not None and subscription is not None and move.home_to in session.homes.upstreams:
             session.unsubscribe(session.homes.upstreams[move.home_to], subscription)
@@ -247,7 +294,11 @@ class ClientMoves:
     def forget(self, subscription: Subscription) -> None:
         """Forget a subscription that the client has ended."""
         self._arrived.pop(subscription.number, None)
-        self._drop(subscription.number)
+        self._stayed.pop(subscription.number, None)
+        if subscription.number in self.moving:
+            self._drop(subscription.number)
+            self._finish_if_complete()  # The others need not wait for it.
+            self._session.homes.leave_unused()
 
     def lose(self, broker: str) -> None:
         """Note that a broker is gone: what was to go there stays, what was to leave it has left, or restarts."""
@@ -290,6 +341,5 @@ class ClientMoves:
         elif quiet_s > ANSWER_S_MAX:
             subscription = self._session.client.numbered(number)
             self._session.counts["moves_given_up"] += 1
-            self._stop(number)
             if subscription is not None:
-                self._session.homes.restart([subscription], subscription.home)
+                self._restart(number, subscription.home)

@@ -39,7 +39,7 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         self._holds: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.present: Collection[ClientSession[Any]] = ()  # All clients of the agent.
-        self.is_over = False
+        self.is_over = self._is_slow = False
 
     @property
     def client(self) -> Client:
@@ -62,15 +62,22 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
 
     def pause_writing(self) -> None:
         """Read from brokers no faster than the client does."""
+        self._is_slow = True
         for upstream in self.homes.upstreams.values():
             if upstream.transport is not None:
                 upstream.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read from brokers again."""
+        self._is_slow = False
         for upstream in self.homes.upstreams.values():
             if upstream.transport is not None and not upstream.is_closing:
                 upstream.transport.resume_reading()
+
+    def note_connected(self, upstream: AnUpstream) -> None:
+        """Read from one more broker, too, no faster than the client does."""
+        if self._is_slow and upstream.transport is not None:
+            upstream.transport.pause_reading()
 
     def lose_upstream(self, upstream: AnUpstream, reason: str) -> None:
         """Note that a broker is gone."""

@@ -52,6 +52,7 @@ class MovingSubscription:
     home_from: str
     home_to: str
     is_joined: bool = True
+    is_counting: bool = False
     is_drained: bool = False
     switched_from: bool = False
     switched_to: bool = False
@@ -71,8 +72,8 @@ class MovingSubscription:
     # --- at the old home ---------------------------------------------------------------------------------------------
 
     def note_counted_from(self) -> None:
-        """Note that the old home's node counts from here on."""
-        self._is_noted_from = True
+        """Note that the old home's node counts from here on, since the last note that says so."""
+        self._is_noted_from, self._since_from = True, 0
 
     def takes_from_old(self, home: str, mark: int) -> bool:
         """Return True if the client gets what the old home delivers; ``home`` is where others published it, or ""."""
@@ -99,8 +100,9 @@ class MovingSubscription:
         return len(self._seen_to) - 1
 
     def note_counted_to(self) -> None:
-        """Note that the next home's node counts from here on."""
-        self._before_note_to = len(self._seen_to)
+        """Note that the next home's node counts from here on, since the last note before it said that it does."""
+        if not self.is_counting:
+            self._before_note_to = len(self._seen_to)
 
     def note_switched_to(self, count: int, last: Sequence[int]) -> None:
         """Note that ``count`` of the next home's own messages were of the old epoch."""
@@ -108,7 +110,13 @@ class MovingSubscription:
         self._border = self._before_note_to + count, tuple(last)
 
     def finish(self) -> set[int]:
-        """Return the places of the next home's own messages that the client gets from it."""
+        """Return the places of the next home's own messages that the client gets from it.
+
+        If the old home is lost, any of its own messages since the note may come again.
+        """
+        if not self.switched_from:
+            seen = list(self._seen_from)
+            self._repeated = Counter(seen[len(seen) - self._since_from if self._is_noted_from else 0 :])
         return new_places(self._seen_to, *self._border)
 
     def takes_from_next(self, home: str, mark: int) -> bool:

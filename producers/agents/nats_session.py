@@ -202,6 +202,8 @@ class NatsSession(ClientSession[Upstream]):
                 self.client.take_connect(frame.raw)
                 self.hold("login")
                 self.run(self._log_in())
+            case b"SUB" if words[-1] in self.client.subscriptions:
+                pass  # As a server does, which keeps the first one.
             case b"SUB":
                 self.homes.subscribe(self.client.subscribe(words, self.homes.home))
             case b"UNSUB":

@@ -40,7 +40,7 @@ class Upstream(asyncio.Protocol):
     def __init__(self, address: BrokerAddress, owner: UpstreamOwner) -> None:
         self.broker, self._address, self._owner = address.broker, address, owner
         self.facts: dict[str, Any] = {}
-        self.is_ready = self.is_closing = False
+        self.is_ready = self.is_closing = self._is_full = False
         self.transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
         self._informed: asyncio.Future[None] = loop.create_future()
@@ -56,11 +56,16 @@ class Upstream(asyncio.Protocol):
             async with asyncio.timeout(OPEN_S_MAX):
                 await loop.create_connection(lambda: self, address.host, address.port)
                 await self._informed
+                if self.is_closing:
+                    raise ConnectionResetError("closed by the server")
                 if address.tls is not None:
                     await self._secure(address.tls)
         except (OSError, TimeoutError) as error:
             self.close()
             raise UpstreamError(f"{self.broker} at {address.host}:{address.port}: {error or 'no answer'}") from error
+        except asyncio.CancelledError:  # The client has left.
+            self.close()
+            raise
         if self.facts.get("tls_required") and address.tls is None:
             self.close()
             raise UpstreamError(f"{self.broker} at {address.host}:{address.port} requires TLS: use tls://")
@@ -125,13 +130,17 @@ class Upstream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the connection unless it was asked for."""
         self._end(str(exc or self._refusal or "closed by the server"))
+        if self._is_full:
+            self.resume_writing()
 
     def pause_writing(self) -> None:
         """Report that the server is slow."""
+        self._is_full = True
         self._owner.hold_back(self, is_full=True)
 
     def resume_writing(self) -> None:
         """Report that it is no longer."""
+        self._is_full = False
         self._owner.hold_back(self, is_full=False)
 
     def _end(self, reason: str) -> None:
@@ -170,6 +179,6 @@ class Upstream(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
         if not self._informed.done():
-            self._informed.cancel()
+            self._informed.set_result(None)
         while self._pinged:
             self._pinged.popleft()()

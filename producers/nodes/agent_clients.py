@@ -48,6 +48,8 @@ class _Beside:
     epoch: int = -1
     is_coming: bool = False
     is_going: bool = False
+    home_to: str = ""
+    is_awaited: bool = False
     is_counted: bool = False
     is_switched: bool = False
     was_under_way: bool = False
@@ -57,14 +59,15 @@ class _Beside:
 
 
 class AgentClients:
-    """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on.
+    """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on;
+    the filter is None if it has ended before.
 
     ``on_refused`` is called with one that its agent cannot bring to where the plan under way wants it, and
     ``on_publishes`` with a client here that should be known as a publisher.
     """
 
     def __init__(
-        self, broker: str, ask: Callable[[ReadyRequest], None], on_home: Callable[[str, Filter], None]
+        self, broker: str, ask: Callable[[ReadyRequest], None], on_home: Callable[[str, Filter | None], None]
     ) -> None:
         self.on_refused: Callable[[str], None] = lambda _name: None
         self.on_publishes: Callable[[str], None] = lambda _client: None
@@ -77,12 +80,13 @@ class AgentClients:
         self._counted = MatchIndex()  # The same, by what they match.
         self._followed: tuple[int, BrokerPhase] | None = None
         self._staying: dict[str, float] = {}  # Clients that stay, and until when.
+        self._left: dict[str, int] = {}  # Those that have ended since the plan under way, to an epoch, brought them.
 
     def connect(self, line: NoteLine | None, on_refused: Callable[[str], None]) -> None:
         """Reach agents by this line from now on; None if the broker has none."""
         self._line, self.on_refused = line, on_refused
         if line is not None:
-            line.on_note = self._take_note
+            line.on_note, line.on_open = self._take_note, self._say_again
 
     # --- interest ----------------------------------------------------------------------------------------------------
 
@@ -95,6 +99,8 @@ class AgentClients:
         self._clients[beside.client] += 1
         if beside.is_coming:
             self._begin_move(name, beside)
+        else:
+            self._write(name, NoteKind.HOME, 0)
 
     def forgotten(self) -> list[str]:
         """Return subscriptions that no plan brings here any more although the broker reports them.
@@ -111,8 +117,17 @@ class AgentClients:
         self._end_move(name)
         if beside is None:
             return False, False
+        if beside.is_coming:
+            self._left[name] = beside.epoch
+        self._forget_staying(name)
         has_gone = beside.is_going and beside.is_switched
-        return not has_gone, not has_gone and not beside.is_coming
+        return not has_gone, not has_gone and (beside.is_switched or not beside.is_coming)
+
+    def _forget_staying(self, name: str) -> None:
+        """Forget after a while that a client stays if this was its last subscription; it may only have restarted."""
+        client = client_of(name)
+        if client in self._staying and not self.is_here(client):
+            self._staying[client] = min(self._staying[client], time.monotonic() + REST_S)
 
     def _forget(self, name: str) -> _Beside | None:
         beside = self._subscriptions.pop(name, None)
@@ -159,10 +174,17 @@ class AgentClients:
         beside = (here.get(name) for name in subscriptions)
         return ["" if each is None or each.client in staying else each.client for each in beside]
 
-    def arriving_among(self, subscriptions: Sequence[str]) -> tuple[str, ...]:
-        """Return those subscriptions that a plan is bringing here; others get their messages with other deliveries."""
-        moving = self._moving
-        return tuple(name for name in subscriptions if name in moving and moving[name].is_coming) if moving else ()
+    def arriving_among(self, subscriptions: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+        """Return those subscriptions that a plan is bringing here, and whether a delivery is for them alone.
+
+        Others get their messages with other deliveries. Those that have ended since they came do not count, so that it
+        may be for nobody.
+        """
+        moving, left = self._moving, self._left
+        if not moving and not left:
+            return (), False
+        arriving = tuple(name for name in subscriptions if name in moving and moving[name].is_coming)
+        return arriving, len(arriving) == len(subscriptions) - sum(name in left for name in subscriptions)
 
     # --- plans -------------------------------------------------------------------------------------------------------
 
@@ -174,11 +196,12 @@ class AgentClients:
         match effect:
             case SubscriberMoves(name, home_to, epoch):
                 beside.epoch, beside.is_going, beside.is_counted, beside.count = epoch, True, False, 0
-                beside.since_s = time.monotonic()
+                beside.since_s, beside.home_to = time.monotonic(), home_to
                 beside.marks.clear()
                 self._begin_move(name, beside)
                 self._write(name, NoteKind.MOVE, epoch, broker=home_to)
             case SubscriberAwaited(name, epoch):
+                beside.is_awaited = True
                 self._write(name, NoteKind.AWAITED, epoch)
             case SubscriberTaken(name, epoch):
                 if not beside.is_switched:
@@ -186,9 +209,24 @@ class AgentClients:
                     self._write_switched(name, beside)
                     self._on_home(name, beside.filter_)
 
+    def _say_again(self) -> None:
+        """Say again how far each subscription is; agents ignore what they know."""
+        for name, beside in self._subscriptions.items():
+            is_moving = name in self._moving
+            if beside.epoch < 0:
+                self._write(name, NoteKind.HOME, 0)
+            elif beside.is_switched or not is_moving:
+                self._write_switched(name, beside)
+            elif beside.is_going and not beside.is_counted:
+                self._write(name, NoteKind.MOVE, beside.epoch, beside.home_to)
+            elif beside.is_coming and beside.is_awaited:
+                self._write(name, NoteKind.COUNTING if beside.is_counted else NoteKind.AWAITED, beside.epoch)
+            if beside.is_going and not is_moving:
+                self._write(name, NoteKind.DRAINED, beside.epoch)
+
     def _take_note(self, client: str, note: AgentNote) -> None:
         name = note.subscription
-        if note.kind is NoteKind.STAYS:
+        if note.kind is NoteKind.STAYS and self.is_here(client):
             self._stay(client, math.inf)
         if note.kind is NoteKind.NEAREST and client in self._clients:
             self._note_nearest(client, note.broker)
@@ -223,9 +261,9 @@ class AgentClients:
                 self._register_again(client)
 
     def _register_again(self, client: str) -> None:
-        """Register a client's subscriptions again: whether they may move, or what is nearest, has changed."""
+        """Register a client again, except what moves: whether it may move, or what is nearest, has changed."""
         for name, beside in self._subscriptions.items():
-            if client_of(name) == client and not beside.is_coming:
+            if client_of(name) == client and not (beside.is_coming or beside.is_going):
                 self._on_home(name, beside.filter_)
 
     def refuse_late(self) -> None:
@@ -258,6 +296,8 @@ class AgentClients:
 
     def follow(self, core: BrokerProtocol) -> None:
         """Report to agents how far the plan under way is here."""
+        if self._left:
+            self._follow_left(core)
         if not self._moving or self._followed == (core.epoch, core.phase):
             return
         epoch, phase = self._followed = core.epoch, core.phase
@@ -267,6 +307,14 @@ class AgentClients:
                 self._follow_switched(name, beside, phase)
             elif beside.was_under_way and phase is BrokerPhase.STEADY:
                 self._abort(name, beside)
+
+    def _follow_left(self, core: BrokerProtocol) -> None:
+        """Register the end of those that the plan has moved here nevertheless: their old home has handed them over."""
+        for name in [name for name, epoch in self._left.items() if 0 <= epoch <= core.epoch]:
+            self._left[name] = -1
+            self._on_home(name, None)
+        if core.phase is BrokerPhase.STEADY:
+            self._left.clear()
 
     def _follow_switched(self, name: str, beside: _Beside, phase: BrokerPhase) -> None:
         if beside.is_going and not beside.is_switched:
@@ -285,6 +333,8 @@ class AgentClients:
         self._write(name, NoteKind.ABORTED, beside.epoch)
         if beside.is_coming:
             self._forget(name)  # It stays where it was: its end here is not its end.
+        elif beside.client in self._staying:
+            self._on_home(name, beside.filter_)
         beside.is_going, beside.epoch = False, -1
 
     def _write_switched(self, name: str, beside: _Beside) -> None:

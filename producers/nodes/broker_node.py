@@ -294,8 +294,8 @@ class BrokerNode:
         )  # fmt: skip
 
     def _refuse_move(self, name: str) -> None:
-        """Refuse the plan that is being prepared: the agent of a subscription cannot bring it to its next home."""
-        if self._prepared is not None and self.core.phase is BrokerPhase.PREPARING:
+        """Refuse the plan that is being prepared, here or elsewhere: an agent cannot take a subscription along."""
+        if self._prepared is not None and self.core.phase in (BrokerPhase.PREPARING, BrokerPhase.PREPARED):
             self._refuse(self._prepared, f"the agent of {name} cannot take it to its next home: see the agent's log")
 
     def _sync_overlay(self) -> None:
@@ -340,17 +340,18 @@ class BrokerNode:
         self._reported.note_delivered(notification, subscriptions)
         if notification.home == self.broker:
             return  # The broker has already delivered it to its own clients.
+        arriving, is_private = self._agents.arriving_among(subscriptions)
+        if is_private and not arriving:
+            return  # The clients that a plan has brought for it have left.
         excluded = excluded_groups(subscriptions, notification.handlers, self.broker)
         if excluded is None:
             self.counts[ELSEWHERE] += 1
             return
-        arriving = self._agents.arriving_among(subscriptions)
         message = LocalMessage(
             notification.subject, notification.payload, notification.reply, notification.headers,
             publisher=notification.publisher, number=notification.sequence, groups_excluded=excluded,
             home=notification.home, agents=self._agents.groups_of(subscriptions),
-            only_for=arriving if len(arriving) == len(subscriptions) else (), apart_for=arriving,
-            epoch=notification.epoch,
+            only_for=arriving if is_private else (), apart_for=arriving, epoch=notification.epoch,
         )  # fmt: skip
         try:
             is_handed_over = self.connector.publish(message)

@@ -23,6 +23,7 @@ class AgentLine:
         self.overlay = overlay
         self.on_note: Callable[[str, AgentNote], None] = lambda _client, _note: None
         self.on_beside: Callable[[AgentNote], None] = lambda _note: None
+        self.on_open: Callable[[], None] = lambda: None
         self._send = send
 
     def write(self, subscription: str, note: AgentNote) -> None:

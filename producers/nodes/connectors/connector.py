@@ -49,10 +49,14 @@ class ConnectorError(RuntimeError):
 
 
 class NoteLine(Protocol):
-    """The line to agents at a broker; ``on_note`` receives what the agent of a client, named first, has to say."""
+    """The line to agents at a broker; ``on_note`` receives what the agent of a client, named first, has to say.
+
+    ``on_open`` is called when the line is there again: notes may have been lost.
+    """
 
     overlay: str
     on_note: Callable[[str, AgentNote], None]
+    on_open: Callable[[], None]
 
     def write(self, subscription: str, note: AgentNote) -> None:
         """Send a note to the agent of a subscription."""

@@ -328,6 +328,7 @@ class NatsConnector:
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
             else:
+                self._line.on_open()
                 self._looking = asyncio.get_running_loop().create_task(self._look_again(leaf))
             if self._ingress is not None:
                 self._ingress.begin()
