@@ -59,9 +59,14 @@ class Client(Protocol):
 
 
 class Homes(Protocol):
-    """The brokers that a client uses; ``home`` is where it publishes, ``brokers`` are all that it may be taken to."""
+    """The brokers that a client uses.
+
+    ``home`` is where it publishes, ``subscribing`` where its next subscriptions begin, ``brokers`` are all that it may
+    be taken to.
+    """
 
     home: str
+    subscribing: str
     brokers: dict[str, BrokerAddress]
 
     @property
@@ -74,7 +79,7 @@ class Homes(Protocol):
         ...
 
     def leave_unused(self) -> None:
-        """Close connections to brokers that are nobody's home; publish where all subscriptions are."""
+        """Close connections to brokers that are nobody's home; publish where subscriptions have moved."""
         ...
 
     def restart(self, subscriptions: list[Any], broker: str) -> None:
@@ -98,8 +103,8 @@ class Moves(Protocol):
 class Publishing(Protocol):
     """Where the client publishes."""
 
-    def follow(self, homes: set[str]) -> None:
-        """Publish where all subscriptions are, if that is one broker."""
+    def follow(self) -> None:
+        """Publish where subscriptions have moved."""
         ...
 
     def lose(self, broker: str) -> None:

@@ -21,14 +21,22 @@ RETRY_S, RETRY_S_MAX = 0.1, 5.0
 
 
 class ClientHomes(Generic[AnUpstream]):
-    """``home`` is where the client publishes; ``brokers`` are all that it may be taken to."""
+    """``home`` is where the client publishes, ``subscribing`` where its next subscriptions begin.
+
+    ``brokers`` are all that it may be taken to.
+    """
 
     def __init__(self, session: Session, brokers: Mapping[str, BrokerAddress], home: str) -> None:
-        self.brokers, self.home = dict(brokers), home
+        self.brokers, self.home, self.subscribing = dict(brokers), home, home
         self.upstreams: dict[str, AnUpstream] = {}
         self._session = session
         self._nearest, self._said = "", ("", "")  # The second: the home whose node knows the nearest broker, and it.
         self._lost: set[str] = set()  # Brokers whose subscriptions have yet to restart.
+
+    def begin(self, broker: str, upstream: AnUpstream) -> None:
+        """Note the connection to the broker at which the client begins."""
+        self.home = self.subscribing = broker
+        self.upstreams[broker] = upstream
 
     def note_nearest(self, broker: str) -> None:
         """Note the broker that is nearest to the client, "" if it is not known; the node at its home learns of it.
@@ -78,12 +86,12 @@ class ClientHomes(Generic[AnUpstream]):
             self._say_nearest()
 
     def leave_unused(self) -> None:
-        """Close connections to brokers that are nobody's home; publish where all subscriptions are."""
+        """Close connections to brokers that are nobody's home; publish where subscriptions have moved."""
         session = self._session
         homes = {each.home for each in session.client.subscriptions.values()}
         if not session.moves.brokers:
-            session.publishing.follow(homes)
-        used = homes | {self.home} | session.moves.brokers
+            session.publishing.follow()
+        used = homes | {self.home, self.subscribing} | session.moves.brokers
         for broker in [name for name in self.upstreams if name not in used]:
             self.upstreams.pop(broker).close()
             session.publishing.lose(broker)
@@ -101,7 +109,7 @@ class ClientHomes(Generic[AnUpstream]):
         self._lost.add(lost)
         session.moves.lose(lost)
         session.publishing.lose(lost)
-        if not (self.home == lost or self._stranded()):
+        if not (lost in (self.home, self.subscribing) or self._stranded()):
             self._lost.discard(lost)
         elif not is_reconnecting:
             session.hold("reconnecting")
@@ -129,6 +137,8 @@ class ClientHomes(Generic[AnUpstream]):
     def _restart_at(self, broker: str) -> None:
         if self.home in self._lost:
             self.home = broker
+        if self.subscribing in self._lost:
+            self.subscribing = broker
         self.restart(self._stranded(), broker)
         self._lost.clear()
         self._session.counts["reconnected"] += 1

@@ -252,7 +252,7 @@ class ClientMoves:
             self._arrived[number] = now_s
             subscription = session.client.numbered(number)
             if subscription is not None:
-                subscription.home = move.home_to
+                subscription.home = session.homes.subscribing = move.home_to
                 if move.home_from in session.homes.upstreams:
                     session.unsubscribe(session.homes.upstreams[move.home_from], subscription)
         for number, message, place in kept:

@@ -66,13 +66,12 @@ class ClientPublishing:
         self._named.pop(broker, None)
         self._ask_at = self._count + NAMED_AFTER
 
-    def follow(self, homes: set[str]) -> None:
-        """Publish where all subscriptions are, if that is one broker."""
-        session = self._session
-        if self._is_moving or session.client.stays_because or homes == {session.homes.home} or len(homes) != 1:
-            return
-        self._is_moving = True
-        session.run(self._move(next(iter(homes))))
+    def follow(self) -> None:
+        """Publish where subscriptions have moved; those that the client has made meanwhile may still be elsewhere."""
+        session, target = self._session, self._session.homes.subscribing
+        if not self._is_moving and not session.client.stays_because and target != session.homes.home:
+            self._is_moving = True
+            session.run(self._move(target))
 
     async def _move(self, broker: str) -> None:
         session = self._session

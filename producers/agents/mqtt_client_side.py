@@ -140,9 +140,9 @@ class MqttSession(MqttBrokerSide):
 
     def _stand_in(self) -> None:
         """Let plans move a client that only publishes."""
-        stand_in = self.client.stand_in(self.homes.home)
+        stand_in = self.client.stand_in(self.homes.subscribing)
         if stand_in is not None:
-            self.subscribe(self.homes.upstreams[self.homes.home], stand_in)
+            self.subscribe(self.homes.upstreams[self.homes.subscribing], stand_in)
 
     def hold(self, reason: str) -> None:
         """Let the client wait, until each reason for it is released; its answers and pings are still handled."""
@@ -206,7 +206,7 @@ class MqttSession(MqttBrokerSide):
                 upstream.abort()
                 self.end(f"login refused: {facts.reason_code.name}")
                 return
-            self.homes.home, self.homes.upstreams[broker] = broker, upstream
+            self.homes.begin(broker, upstream)
             self._begin_at(upstream, facts)
             return
         refused = mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.SERVER_UNAVAILABLE)

@@ -177,7 +177,7 @@ class MqttRequests:
                 continue
             if reason := session.client.reason_to_stay(options):
                 session.stay(reason)
-            parts = session.client.subscribe(options, packet.subscription_id or 0, session.homes.home)
+            parts = session.client.subscribe(options, packet.subscription_id or 0, session.homes.subscribing)
             codes.expect(len(parts))
             for part in parts:
                 upstream = session.homes.upstreams.get(part.home)

@@ -97,7 +97,7 @@ class NatsSession(ClientSession[Upstream]):
             except UpstreamError as error:
                 reasons.append(str(error))
                 continue
-            self.homes.home, self.homes.upstreams[broker] = broker, upstream
+            self.homes.begin(broker, upstream)
             return upstream
         self.end(f"no broker can be reached: {'; '.join(reasons)[:REASON_LENGTH_MAX]}")
         return None
@@ -157,7 +157,7 @@ class NatsSession(ClientSession[Upstream]):
 
     def _stand_in(self) -> None:
         """Let plans move a client that only publishes."""
-        stand_in = self.client.stand_in(self.homes.home)
+        stand_in = self.client.stand_in(self.homes.subscribing)
         if stand_in is not None:
             self.homes.subscribe(stand_in)
 
@@ -205,7 +205,7 @@ class NatsSession(ClientSession[Upstream]):
             case b"SUB" if words[-1] in self.client.subscriptions:
                 pass  # As a server does, which keeps the first one.
             case b"SUB":
-                self.homes.subscribe(self.client.subscribe(words, self.homes.home))
+                self.homes.subscribe(self.client.subscribe(words, self.homes.subscribing))
             case b"UNSUB":
                 self._unsubscribe(words[1], int(words[2]) if len(words) > 2 else 0)
             case b"PING":

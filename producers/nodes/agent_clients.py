@@ -25,7 +25,7 @@ from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Filter, MatchIndex
 from regraft.producers.nodes.connectors.connector import NoteLine
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
-from regraft.schemas.agent_names import client_of
+from regraft.schemas.agent_names import client_beside, client_of
 from regraft.schemas.agent_note import MARKS_MAX, AgentNote, NoteKind, mark_of
 from regraft.schemas.command import Command
 
@@ -156,10 +156,11 @@ class AgentClients:
         return name in self._subscriptions and self._line is not None and client_of(name) not in self._staying
 
     def may_obey(self, command: Command) -> bool:
-        """Return True if all that a plan moves away from here is beside agents, and may move."""
+        """Return True if all that a plan moves away from here is beside agents, and may move or has left since."""
         moved = [move.client for move in command.moves if move.home_from == self._broker]
         is_emptied = any(move.home_from == self._broker for move in command.subscribers_moved)
-        return not is_emptied and all(map(self.may_move, moved))
+        has_left = (bool(client_beside(name)) and name not in self._subscriptions for name in moved)
+        return not is_emptied and all(left or self.may_move(name) for name, left in zip(moved, has_left, strict=True))
 
     def groups_of(self, subscriptions: Collection[str]) -> frozenset[str]:
         """Return the queue groups of those subscriptions that are beside agents."""

@@ -11,7 +11,7 @@ import pytest
 
 from regraft.producers.agents.client_publishing import NAMED_AFTER
 from regraft.schemas.agent_names import publishing_client
-from regraft.schemas.plan import ClientMove
+from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.producers.nodes.nats_servers import needs_nats
 from tests.producers.nodes.nats_site import NatsSite, nats_site
 from tests.producers.nodes.node_fleet import NodeLedger
@@ -81,3 +81,42 @@ async def _move_a_publisher(tmp_path: Path) -> None:
         assert site.fleet.nodes["b03"].clients.counts["publisher_not_known"] == 0
         await client.close()
         await agent.close()
+
+
+def test_subscriptions_that_come_and_go_meanwhile_do_not_hold_a_client_back(tmp_path: Path) -> None:
+    """One has ended when the plan comes, one begins during it; the client publishes and subscribes at its next home."""
+    needs_nats()
+    asyncio.run(_move_a_busy_client(tmp_path))
+
+
+async def _move_a_busy_client(tmp_path: Path) -> None:
+    import nats
+
+    async with nats_site(tmp_path, LINE, DELAYS_S) as site:
+        agent = agent_at(site, "b04")
+        await agent.start("127.0.0.1", 0)
+        client = await nats.connect(f"nats://127.0.0.1:{agent.port}")
+        for other in site.clients.values():
+            await other.subscribe("other")
+        await client.subscribe("kept")
+        ended = await client.subscribe("ended")
+        await client.publish("ticks", b"")
+        await client.flush()
+        await site.flush()
+        await until(lambda: len(registered(site, "b04")) == 2)
+        await site.fleet.all_confirmed()
+        moves = [ClientMove(name, "b04", "b01") for name in registered(site, "b04")]
+        await ended.unsubscribe()
+        await until(lambda: len(registered(site, "b04")) == 1)
+        change = asyncio.create_task(site.fleet.change_to(LINE.links, moves=moves))
+        await until(lambda: any(session.moves.moving for session in agent.sessions))
+        await client.subscribe("meanwhile")
+        plan = await change
+        assert plan.phase is PlanPhase.VERIFYING, plan.history
+        await until(lambda: [session.homes.home for session in agent.sessions] == ["b01"])
+        await client.subscribe("later")
+        await until(lambda: len(registered(site, "b01")) == 2)
+        assert len(registered(site, "b04")) == 1
+        await client.close()
+        await agent.close()
+        assert not site.fleet.failures
