@@ -156,11 +156,13 @@ class AgentClients:
         return name in self._subscriptions and self._line is not None and client_of(name) not in self._staying
 
     def may_obey(self, command: Command) -> bool:
-        """Return True if all that a plan moves away from here is beside agents, and may move or has left since."""
+        """Return True if all that a plan moves away from here is beside agents, and may move or has left."""
         moved = [move.client for move in command.moves if move.home_from == self._broker]
         is_emptied = any(move.home_from == self._broker for move in command.subscribers_moved)
-        has_left = (bool(client_beside(name)) and name not in self._subscriptions for name in moved)
-        return not is_emptied and all(left or self.may_move(name) for name, left in zip(moved, has_left, strict=True))
+        return not is_emptied and all(self.may_move(name) or self._has_left(name) for name in moved)
+
+    def _has_left(self, name: str) -> bool:
+        return name not in self._subscriptions and client_beside(name) != ""
 
     def groups_of(self, subscriptions: Collection[str]) -> frozenset[str]:
         """Return the queue groups of those subscriptions that are beside agents."""

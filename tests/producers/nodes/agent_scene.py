@@ -120,8 +120,8 @@ class Scene:
 
     # --- the plan ----------------------------------------------------------------------------------------------------
 
-    async def move(self, target: str, moment: NoteKind, strike: Callable[[], Coroutine[Any, Any, None]]) -> Plan:
-        """Move everybody from home by one plan, and strike at a moment of it."""
+    async def move(self, target: str, moment: NoteKind | None, strike: Callable[[], Coroutine[Any, Any, None]]) -> Plan:
+        """Move everybody from home by one plan, and strike at a moment of it; None: behind its end."""
         self.target, struck = target, asyncio.Event()
         striking: list[asyncio.Task[None]] = []
 
@@ -136,6 +136,9 @@ class Scene:
         flushing = asyncio.create_task(self._flush_on())
         plan = await self.site.fleet.change_to(OTHER, moves=moves)
         flushing.cancel()
+        if moment is None:
+            await strike()
+            return plan
         async with asyncio.timeout(60):
             await struck.wait()
             await asyncio.gather(*striking)

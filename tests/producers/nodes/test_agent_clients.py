@@ -15,6 +15,8 @@ from regraft.producers.nodes.agent_clients import AgentClients
 from regraft.producers.nodes.connectors.agent_line import AgentLine
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of
+from regraft.schemas.command import Command, CommandPhase
+from regraft.schemas.plan import ClientMove
 
 CLIENT = "web1.k3-1"
 NAME, OTHER = f"{CLIENT}.1~0badcafe-1", f"{CLIENT}.2~0badcafe-2"
@@ -110,6 +112,23 @@ def test_the_old_home_ends_a_client_that_it_still_has(has_switched: bool) -> Non
     assert node.clients.end(NAME) == (not has_switched, not has_switched)
     node.follow(1, BrokerPhase.STEADY)
     assert node.is_empty()
+
+
+def test_a_client_that_has_left_keeps_nobody_from_moving() -> None:
+    """The command comes again, or late; any other client of the broker stays, and its plan is refused."""
+    node = leaving()
+
+    def may_obey(*names: str) -> bool:
+        moves = tuple(ClientMove(name, "b02", "b03") for name in names)
+        return node.clients.may_obey(Command("p1", CommandPhase.PREPARE, "b02", 0, 1, (), (), "", moves=moves))
+
+    assert may_obey(NAME, OTHER)
+    assert not may_obey(NAME, "b02.1764.s.3")
+    node.clients.end(NAME)
+    assert may_obey(NAME, OTHER)
+    node.clients.begin(OTHER, "group", FILTER)
+    node.hear(NoteKind.STAYS)
+    assert not may_obey(NAME, OTHER)
 
 
 def test_notes_about_others_change_nothing() -> None:
