@@ -133,23 +133,21 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
                 self.deliveries.take_release(upstream, packet)
 
     def _take_message(self, upstream: MqttUpstream, packet: mqtt5.PublishPacket) -> None:
+        """Take a message over: at QoS 1 its broker awaits nothing more, as no session outlasts the connection."""
         number = packet.subscription_ids[0] if packet.subscription_ids else 0
         is_present = self.homes.upstreams.get(upstream.broker) is upstream
         subscription = self.client.numbered(number)
         is_all = not upstream.facts.subscription_id_available
+        upstream.acknowledge(packet)
         if not is_present or packet.topic.startswith(NOT_FOR_CLIENTS) or (subscription is None and not is_all):
-            upstream.acknowledge(packet)
             if is_present:
                 self._take_own(upstream, number, packet)
         elif subscription is None:
             self.deliveries.deliver(packet, [], upstream)
         elif subscription.number in self.moves.moving:
-            upstream.acknowledge(packet)
             self._take_moving(upstream, subscription, packet, is_apart=False)
         elif subscription.home == upstream.broker and self._is_for_client(subscription, packet.topic):
             self.deliveries.deliver(packet, _ids_for(subscription), upstream)
-        else:
-            upstream.acknowledge(packet)
 
     def _take_own(self, upstream: MqttUpstream, number: int, packet: mqtt5.PublishPacket) -> None:
         if number == NOTES_ID:

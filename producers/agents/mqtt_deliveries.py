@@ -16,12 +16,12 @@ from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311, as_mqtt311
 from regraft.producers.agents.mqtt_upstream import IDS, MqttUpstream
 
 WAITING_BYTES_MAX = 1 << 20  # Then the agent reads no further from brokers.
-FAILED = 0x80
+FAILED, QOS_2 = 0x80, 2
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A message of QoS 1 or 2 that the client has not answered; ``upstream`` is None if its broker awaits nothing."""
+    """A message of QoS 1 or 2 that the client has not answered; ``upstream`` awaits the answer, at QoS 2 alone."""
 
     upstream: MqttUpstream | None
     packet_id: int
@@ -40,7 +40,7 @@ class MqttDeliveries:
         self._is_full = False
 
     def deliver(self, packet: mqtt5.PublishPacket, ids: list[int], upstream: MqttUpstream | None) -> None:
-        """Hand over a message with the client's subscription identifiers; ``upstream`` awaits the client's answer."""
+        """Hand over a message with the client's subscription identifiers; at QoS 2 ``upstream`` awaits its answer."""
         if self._waiting or (packet.qos.value and len(self._under_way) >= self.receive_max):
             self._waiting.append((packet, ids, upstream))
             self._waiting_bytes += len(packet.payload)
@@ -58,8 +58,9 @@ class MqttDeliveries:
         packet_id = None
         if packet.qos.value:
             packet_id = self._new_id()
+            upstream = upstream if packet.qos.value == QOS_2 else None
             self._under_way[packet_id] = _UnderWay(upstream, packet.packet_id or 0)
-            if packet.qos.value == 2 and upstream is not None:
+            if upstream is not None:
                 self._ids_of[id(upstream), packet.packet_id or 0] = packet_id
         sent = with_fields(packet, packet_id=packet_id, ids=ids)
         self._write(sent.write() if self.version == MQTT_5 else as_mqtt311(sent))

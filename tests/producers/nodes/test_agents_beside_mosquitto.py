@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.mqtt_client_side import MqttSession
@@ -103,4 +109,74 @@ async def _keep_some(directory: Path) -> None:
         assert ["session is persistent" in reasons[0], "shared" in reasons[1], "QoS 2" in reasons[2], reasons[3]] == [
             True, True, True, "",
         ]  # fmt: skip
+        await agent.close()
+
+
+def test_wills_logins_and_identifiers_are_as_at_the_broker(tmp_path: Path) -> None:
+    """A client that dies has its will published, one that leaves has not; an identifier has one connection."""
+    needs_mosquitto()
+    asyncio.run(_leave_in_three_ways(tmp_path))
+
+
+async def _leave_in_three_ways(directory: Path) -> None:
+    with MqttServer("b01", directory) as server:
+        agent = agent_of({"b01": server}, "b01")
+        await agent.start("127.0.0.1", 0)
+        got: list[str] = []
+        watching = await MqttClient(server.port, lambda message: got.append(message.topic)).connected()
+        await watching.subscribe("will/+")
+        leaves = await MqttClient(agent.port, lambda _: None, "leaves", will="will/leaves").connected()
+        leaves.close()
+        dies = await MqttClient(agent.port, lambda _: None, "dies", will="will/dies").connected()
+        dies.paho.loop_stop()
+        dies.paho.socket().shutdown(socket.SHUT_RDWR)
+        await until(lambda: got == ["will/dies"])
+        await until(lambda: not agent.sessions)
+        ends: list[Any] = []
+        first = MqttClient(agent.port, lambda _: None, "same", version=5)
+        first.paho.on_disconnect = lambda _client, _data, _flags, reason, *_: ends.append(reason.getName())
+        await first.connected()
+        first.paho.reconnect_delay_set(60, 60)
+        second = await MqttClient(agent.port, lambda _: None, "same", version=5).connected()
+        await until(lambda: ends == ["Session taken over"])
+        assert [session.client.id for session in agent.sessions] == ["same"]
+        for client in (first, second, watching):
+            client.close()
+        await agent.close()
+
+
+def test_both_sides_may_be_encrypted_and_log_in(tmp_path: Path) -> None:
+    """Each client has its own login at the broker, whose refusal it gets."""
+    needs_mosquitto()
+    asyncio.run(_encrypt(tmp_path))
+
+
+async def _encrypt(directory: Path) -> None:
+    authority, passwords = LocalAuthority(directory / "tls"), directory / "passwords"
+    issued = authority.issue("server")
+    subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, "web", "x"], check=True)
+    listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    listening.load_cert_chain(issued.certificate_file, issued.key_file)
+    trust = ssl.create_default_context(cafile=authority.ca_file)
+    more = f"certfile {issued.certificate_file}\nkeyfile {issued.key_file}\npassword_file {passwords}\n"
+    with MqttServer("b01", directory, more) as server:
+        server.file.write_text(server.file.read_text().replace("allow_anonymous true", "allow_anonymous false"))
+        server.stop()
+        server.start()
+        agent = Agent(
+            "web1", {"b01": BrokerAddress("b01", "127.0.0.1", server.port, trust, "mqtts")}, "b01", MqttSession
+        )
+        await agent.start("127.0.0.1", 0, listening)
+        for user, expected in (("web", "Success"), ("wrong", "Not authorized")):
+            answers: list[str] = []
+            client = paho.Client(CallbackAPIVersion.VERSION2, user, protocol=5)
+            client.tls_set_context(trust)
+            client.username_pw_set(user, "x")
+            client.on_connect = lambda _client, _data, _flags, reason, *_, to=answers: to.append(reason.getName())
+            await asyncio.to_thread(client.connect, "127.0.0.1", agent.port)
+            client.loop_start()
+            await until(lambda answers=answers: answers)
+            assert answers[0] == expected
+            client.disconnect()
+            client.loop_stop()
         await agent.close()
