@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from regraft.api.planners import pack_clustering, pack_drop, pack_greedy, pack_mixing, pack_random
 from regraft.api.programs import Figure, run_facts, write_figures
-from regraft.api.trees import PackingCosts
 from regraft_lab.mincost.mincost_workload import Setting, draw_instance
+from regraft_lab.yardsticks.pack_drop import pack_drop
+from regraft_lab.yardsticks.pack_mixing import pack_mixing
+from regraft_lab.yardsticks.pack_users import pack_clustering, pack_greedy, pack_random
+from regraft_lab.yardsticks.packed_users import PackingCosts
 
 EVALUATED = Setting(1_000, 100)
 LIMITS_S = {"evaluation": 0.050, "greedy": 5.0, "clustering": 20.0, "mixing": 60.0}

@@ -31,15 +31,6 @@ from regraft.controller.planners.tree.relocate_publisher_pop import (
 )
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from regraft.controller.planners.tree.steps.escape_links import escape
-from regraft.controller.planners.tree.steps.pack_drop import (
-    PACKING_TIE_SHARE,
-    Budget,
-    close_brokers,
-    likely_changes_per_s,
-    pack_drop,
-)
-from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
-from regraft.controller.planners.tree.steps.pack_users import ROUNDING, pack_clustering, pack_greedy, pack_random
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend
 from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
@@ -57,12 +48,9 @@ from regraft.controller.planners.tree.swap_links_ci import (
 
 __all__ = [
     "NEWEST_SHARE",
-    "PACKING_TIE_SHARE",
-    "ROUNDING",
     "TIE_SHARE",
     "AskingUsers",
     "BrokerStates",
-    "Budget",
     "FrailtyPrice",
     "ImprovementPath",
     "JointSettings",
@@ -79,20 +67,13 @@ __all__ = [
     "assign_ids",
     "best_on_path",
     "choose_homes",
-    "close_brokers",
     "cycle_costs",
     "descend",
     "escape",
     "improve_greedily",
     "indirect_costs",
-    "likely_changes_per_s",
     "local_knowledge",
     "mean_common_interest",
-    "pack_clustering",
-    "pack_drop",
-    "pack_greedy",
-    "pack_mixing",
-    "pack_random",
     "place_in_turn",
     "place_users_dynatops",
     "probe_walk",

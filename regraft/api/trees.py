@@ -4,7 +4,6 @@ Costs are those of Jaeger07, Eq. 1-2, per second.
 """
 
 from regraft.controller.planners.tree.swap_links_ci import Paths, paths_within
-from regraft.overlay.packed_users import Homes, PackingCosts, PackingInstance, tree_prices
 from regraft.overlay.tree.build_tree import bootstrap_tree, cycle_links, random_tree
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.overlay_cost import overlay_cost
@@ -19,11 +18,8 @@ __all__ = [
     "DegreeError",
     "Flags",
     "Floats",
-    "Homes",
     "HopDelays",
     "LinkSwap",
-    "PackingCosts",
-    "PackingInstance",
     "Paths",
     "PublisherCosts",
     "RootedTree",
@@ -37,5 +33,4 @@ __all__ = [
     "paths_within",
     "random_tree",
     "tree_cut_off",
-    "tree_prices",
 ]

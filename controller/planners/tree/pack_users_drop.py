@@ -2,8 +2,7 @@
 
 In: the state of a tree with the cost of its traffic, and how many subscribers each broker has. Out: a sequence of
 proposals, each costed on the overlay after the earlier ones. Whether a gain is worth its transition cost does not
-belong here. :mod:`controller.planners.tree.steps.pack_drop` applies the same idea to an instance of the paper, with a
-bound.
+belong here. ``regraft_lab.yardsticks.pack_drop`` applies the same idea to an instance of the paper, with a bound.
 """
 
 from __future__ import annotations

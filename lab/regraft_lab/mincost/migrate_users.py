@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regraft.api.planners import PACKING_TIE_SHARE, ROUNDING, likely_changes_per_s
-from regraft.api.trees import Flags, Homes, PackingCosts, PackingInstance
+from regraft.api.trees import Flags
+from regraft_lab.yardsticks.pack_drop import PACKING_TIE_SHARE, likely_changes_per_s
+from regraft_lab.yardsticks.pack_users import ROUNDING
+from regraft_lab.yardsticks.packed_users import Homes, PackingCosts, PackingInstance
 
 # request_to_move, accept, replicate, connect, register, summarize, redirect; or request_to_move and a refusal.
 MOVE_MESSAGES, DECLINE_MESSAGES = 7, 2

@@ -14,21 +14,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from regraft.api.planners import (
-    Budget,
-    close_brokers,
-    pack_clustering,
-    pack_drop,
-    pack_greedy,
-    pack_mixing,
-    pack_random,
-)
 from regraft.api.programs import Figure
-from regraft.api.trees import Homes, PackingCosts, PackingInstance
 from regraft_lab.mean_figures import with_interval
 from regraft_lab.mincost.migrate_users import migrate_users
 from regraft_lab.mincost.mincost_workload import WONDERPROXY, Setting, draw_instance
 from regraft_lab.yardsticks.bound_packing import least_packing_cost_per_s
+from regraft_lab.yardsticks.pack_drop import Budget, close_brokers, pack_drop
+from regraft_lab.yardsticks.pack_mixing import pack_mixing
+from regraft_lab.yardsticks.pack_users import pack_clustering, pack_greedy, pack_random
+from regraft_lab.yardsticks.packed_users import Homes, PackingCosts, PackingInstance
 
 USERS_PER_BROKER = 100
 PAPERS = ("greedy", "clustering", "mixing")

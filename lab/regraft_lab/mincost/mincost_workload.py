@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 
 from regraft.api.emulation import load_stock_data, measured_rtt_ms, shipped_regions
-from regraft.api.trees import Flags, Floats, PackingInstance
+from regraft.api.trees import Flags, Floats
+from regraft_lab.yardsticks.packed_users import PackingInstance
 
 CHANNEL_COUNT = 20
 NARROW_SHARE = 0.05

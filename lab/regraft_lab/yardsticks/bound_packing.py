@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regraft.api.trees import PackingInstance, tree_prices
+from regraft_lab.yardsticks.packed_users import PackingInstance, tree_prices
 
 STEPS = 300  # Of the ascent; its bound came within 1 % of the linear program where that was solved.
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from regraft.api.planners import pack_random
 from regraft.api.programs import Figure
-from regraft.api.trees import PackingCosts
 from regraft_lab.claim_evidence import Measured, Verdict
 from regraft_lab.mincost.draw_mincost import draw_mincost
 from regraft_lab.mincost.migrate_users import migrate_users
@@ -35,6 +33,8 @@ from regraft_lab.mincost.mincost_workload import (
 )
 from regraft_lab.reproductions.reproduce_mincost import MincostOptions, reproduce_mincost
 from regraft_lab.reproductions.reproduce_parts import ReproduceError
+from regraft_lab.yardsticks.pack_users import pack_random
+from regraft_lab.yardsticks.packed_users import PackingCosts
 
 SMALL = Setting(60, 6)
 

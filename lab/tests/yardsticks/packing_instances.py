@@ -5,8 +5,8 @@ import itertools
 import networkx as nx
 import numpy as np
 
-from regraft.overlay.packed_users import Homes, PackingInstance
-from regraft.schemas.arrays import Floats
+from regraft.api.trees import Floats
+from regraft_lab.yardsticks.packed_users import Homes, PackingInstance
 
 
 def drawn_instance(

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.planners.tree.steps.pack_mixing import _first_brokers, pack_mixing
-from regraft.overlay.packed_users import PackingCosts, PackingInstance
+from regraft_lab.yardsticks.pack_mixing import _first_brokers, pack_mixing
+from regraft_lab.yardsticks.packed_users import PackingCosts, PackingInstance
 
 
 def test_a_publisher_reaches_its_first_receiver_over_two_brokers_where_that_is_cheaper() -> None:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.packed_users import PackingCosts, PackingError, PackingInstance, tree_prices
-from tests.overlay.packing_instances import counted_cost_per_s, drawn_instance, tree_price
+from lab.tests.yardsticks.packing_instances import counted_cost_per_s, drawn_instance, tree_price
+from regraft_lab.yardsticks.packed_users import PackingCosts, PackingError, PackingInstance, tree_prices
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -1,16 +1,16 @@
 """The three algorithms of Zhao11 that pack users onto brokers, and random placement as their baseline.
 
 All respect the room of brokers and raise PackingError if a user fits nowhere. Improving a packing belongs to
-:mod:`controller.planners.tree.steps.pack_drop`.
+:mod:`regraft_lab.yardsticks.pack_drop`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from regraft.overlay.packed_users import Homes, PackingError, PackingInstance
-from regraft.schemas.arrays import Floats
-from regraft.schemas.write_figures import figure
+from regraft.api.records import figure
+from regraft.api.trees import Floats
+from regraft_lab.yardsticks.packed_users import Homes, PackingError, PackingInstance
 
 ROUNDING = 1e-9
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.pack_mixing import pack_mixing
-from regraft.controller.planners.tree.steps.pack_users import ROUNDING, pack_clustering, pack_greedy
-from regraft.overlay.packed_users import Homes, PackingCosts, PackingError, PackingInstance
-from regraft.schemas.arrays import Floats
+from regraft.api.trees import Floats
+from regraft_lab.yardsticks.pack_mixing import pack_mixing
+from regraft_lab.yardsticks.pack_users import ROUNDING, pack_clustering, pack_greedy
+from regraft_lab.yardsticks.packed_users import Homes, PackingCosts, PackingError, PackingInstance
 
 PACKING_TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
 EVALUATIONS_MAX = 20_000  # Full or partial evaluations, some 2 ms each at 100 brokers.
@@ -35,9 +35,10 @@ def pack_drop(instance: PackingInstance, rng: np.random.Generator, evaluations_m
 
     It starts from each of the paper's three packings. Brokers are closed one by one while that lowers the whole cost;
     their users go where their access link is cheapest. Then single users move while that lowers it, and both repeat.
-    Source: drop heuristics of facility location; the cost is that of :mod:`overlay.packed_users`. Guarantee: never more
-    expensive than the paper's three, nor than greedy packing with brokers closed. Any-time: ends at a local optimum or
-    after ``evaluations_max`` evaluations from each start. :mod:`overlay.packed_users` states the cost of an evaluation.
+    Source: drop heuristics of facility location; the cost is that of :mod:`regraft_lab.yardsticks.packed_users`, which
+    also states the cost of an evaluation. Guarantee: never more expensive than the paper's three, nor than greedy
+    packing with brokers closed. Any-time: ends at a local optimum or after ``evaluations_max`` evaluations from each
+    start.
     """
     starts = [pack_greedy(instance), pack_clustering(instance), pack_mixing(instance, rng)]
     packings = [descend_packing(PackingCosts(instance, homes), Budget(evaluations_max)) for homes in starts]

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from regraft.controller.planners.tree.steps.pack_drop import (
+from lab.tests.yardsticks.packing_instances import drawn_instance
+from regraft_lab.yardsticks.bound_packing import least_packing_cost_per_s
+from regraft_lab.yardsticks.pack_drop import (
     Budget,
     closable,
     close_brokers,
     likely_changes_per_s,
     pack_drop,
 )
-from regraft.controller.planners.tree.steps.pack_mixing import _grown, pack_mixing
-from regraft.controller.planners.tree.steps.pack_users import pack_clustering, pack_greedy, pack_random
-from regraft.overlay.packed_users import Homes, PackingCosts, PackingError, PackingInstance
-from regraft_lab.yardsticks.bound_packing import least_packing_cost_per_s
-from tests.overlay.packing_instances import drawn_instance
+from regraft_lab.yardsticks.pack_mixing import _grown, pack_mixing
+from regraft_lab.yardsticks.pack_users import pack_clustering, pack_greedy, pack_random
+from regraft_lab.yardsticks.packed_users import Homes, PackingCosts, PackingError, PackingInstance
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(1, 14), st.integers(1, 5))

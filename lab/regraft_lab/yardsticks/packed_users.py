@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.schemas.arrays import Flags, Floats
+from regraft.api.trees import Flags, Floats
 
 Homes = NDArray[np.intp]
 

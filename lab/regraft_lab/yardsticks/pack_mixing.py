@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from regraft.controller.planners.tree.steps.pack_users import Room
-from regraft.overlay.packed_users import Homes, PackingInstance
-from regraft.schemas.arrays import Floats
+from regraft.api.trees import Floats
+from regraft_lab.yardsticks.pack_users import Room
+from regraft_lab.yardsticks.packed_users import Homes, PackingInstance
 
 
 def pack_mixing(instance: PackingInstance, rng: np.random.Generator) -> Homes:
