@@ -130,10 +130,7 @@ def read_position(settings: StreamingSettings) -> Position:
     except ValueError as error:
         log.warning("dead_letters_kept_again", file=str(file), reason=str(error))
         return Position(None, 0)
-    by_topic = stored["next_offsets"]
-    if any(isinstance(offset, int) for offset in by_topic.values()):  # Written before agents had topics.
-        by_topic = {settings.source_topic: by_topic}
-    return Position(_places(by_topic), int(stored.get("read_ms", 0)))
+    return Position(_places(stored["next_offsets"]), int(stored.get("read_ms", 0)))
 
 
 def _places(by_topic: Mapping[str, Mapping[str, int]]) -> Offsets:

@@ -156,7 +156,7 @@ class _InputReader:
         return DecisionInputs(
             clients=self._clients,
             results=self._results if is_answered else None,
-            orders=[(time_ms, self._with_digest(order)) for time_ms, order in self._orders],
+            orders=self._orders,
             recorded=self._recorded,
             plans_known=list(self._known.values()) if is_answered else [],
             members_known=list(self._members.values()) if is_answered else self._to_join(),
@@ -167,11 +167,6 @@ class _InputReader:
         """Return added members that are in service as joining, for a loop that starts from the bootstrap overlay."""
         added = [member for member in self._members.values() if member.facts is not None and member.state.is_serving]
         return [msgspec.structs.replace(member, state=MemberState.JOINING, since_ms=0) for member in added]
-
-    def _with_digest(self, order: Order) -> Order:
-        """Return an order with its plan's digest; in earlier versions orders held only the plan's name."""
-        plan = None if order.plan_digest else self._recorded.get(order.subject)
-        return order if plan is None else msgspec.structs.replace(order, plan_digest=plan.approval_digest)
 
     def _decoded(self, message: RecordedMessage, record_type: type[Record]) -> Record | None:
         if message.value is None:
