@@ -27,11 +27,9 @@ NEW_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("resume",): ("pause", "--end"),
     ("plans", "show"): ("plans", "list"),
     ("plans", "refuse"): ("plans", "cancel"),
-    ("inventory", "schema"): ("inventory", "check", "--schema"),
     ("alerts", "test"): ("alerts", "rules"),
     ("dashboard", "revoke"): ("dashboard", "token", "--revoke"),
     ("metrics",): ("list", "metrics"),
-    ("planners",): ("list", "planners"),
 }
 
 

@@ -22,8 +22,6 @@ from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name
 from regraft.settings.connector_models import connector_models
-from regraft.settings.moved_settings import RENAMED, renaming_for, with_renamed
-from regraft.settings.read_sources import warn_renamed
 from regraft.settings.run_settings import SettingsError, load_settings, section_models
 from regraft.settings.settings_example import plain_table
 
@@ -58,20 +56,18 @@ def read_nodes(file: Path) -> list[NodeRow]:
         for name in own:
             if row.text(name):
                 _put(tables, ["node", name] if "." not in name else name.split("."), _value(row, name))
-        with renaming_for(connector):
-            rows.append(NodeRow(row.place, broker, address, with_renamed(tables, warn_renamed)))
+        rows.append(NodeRow(row.place, broker, address, tables))
 
     read_table(file, REQUIRED, own, take)
     return rows
 
 
 def _further_columns() -> list[str]:
-    """Return the names of optional columns: settings of [node], full names of connectors' settings, and old names."""
+    """Return the names of optional columns: settings of [node], and full names of connectors' settings."""
     names = [name for name in section_models()["node"].model_fields if name not in REQUIRED]
     for kind, model in connector_models(known_names()).items():
         names += [f"connectors.{kind}.{name}" for name in model.model_fields]
-    old = [name for name in RENAMED if name.startswith("node.") and not name.startswith("node.door")]
-    return [*names, *(name.removeprefix("node.") for name in old)]
+    return names
 
 
 def _put(tables: dict[str, Any], path: Sequence[str], value: Any) -> None:

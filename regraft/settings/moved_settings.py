@@ -1,47 +1,18 @@
-"""Settings of earlier versions: which were renamed, which moved to a planner, and which are constants now.
+"""Settings of 0.2.0: which were renamed, and which are constants now.
 
 In: a name, or tables as given or recorded. Out: a sentence, or the same tables with the present names. A renamed
-setting is accepted for one release, with a warning; a moved or fixed one is an error that says what to do. Recordings
+setting is accepted for one release, with a warning; a fixed one is an error that says what holds. Recordings
 with any of them are still read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS
 
-_SWAPPING = ("swap_links_ci", "swap_links_ci_paper", "swap_links_lmst", "swap_links_lmit")
 _CACHES = ("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest")
-_CONNECTOR = (
-    "_user",
-    "_password_file",
-    "_ca_file",
-    "_certificate_file",
-    "_key_file",
-    "_api",
-    "_api_user",
-    "_api_password_file",
-)
-_GRAPE = ("relocate_publisher_grape", "relocate_publishers_joint")
-_REASSIGNING = ("reassign_ids_ssbr", "reassign_ids_assignment")
-
-# Settings that were controller.X and are now planners.NAME.X.
-TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
-    "horizon_hops": _SWAPPING,
-    **dict.fromkeys(_CACHES, ("swap_links_ci_paper",)),
-    "grape_priority": ("relocate_publisher_grape",),
-    **dict.fromkeys(("grape_weight", "grape_notifications_min", "link_delays"), _GRAPE),
-    **dict.fromkeys(("pop_traces_min", "pop_traces_max", "pop_window_s"), ("relocate_publisher_pop",)),
-    "delay_weight": ("relocate_publishers_joint",),
-    **dict.fromkeys(("ring_free_s", "ring_demand_share_min"), _REASSIGNING),
-    **dict.fromkeys(
-        ("user_load_weight", "user_cluster_brokers", "user_utility_min", "users_moved_max"), ("place_users_dynatops",)
-    ),
-}
 
 # Settings that named a variable of the environment, which the file's setting now names as env:NAME.
 _VARIABLES = tuple(
@@ -50,39 +21,14 @@ _VARIABLES = tuple(
 # Settings that are words of one text now.
 _TEXTS = {"emulator": EMULATOR_TEXTS, "emulator.workload": WORKLOAD_TEXTS}
 _SERVING = ("emulator", "node", "streaming", "controller", "alerts")
-# Settings of [node] that belong to one kind of connector.
-TO_CONNECTORS: Mapping[str, str] = {
-    "connector_credentials_file": "nats.credentials_file",
-    "connector_filters": "mqtt.filters",
-    "connector_exchange": "amqp.exchange",
-    "connector_log_file": "mqtt.log_file",
-    "connector_session_s": "mqtt.session_s",
-    "durable_stream": "nats.durable_stream",
-    "durable_session": "mqtt.durable_session",
-    "local_streams": "nats.local_streams",
-}
-# Those that MQTT and RabbitMQ both have now: the address of the connector decides which of them is meant.
-_OF_BOTH = ("connectors.mqtt.filters", "connectors.mqtt.durable_session")
 
 # Settings that have another full name now; from before 0.3.0, to be dropped in the release after it.
 RENAMED: Mapping[str, str] = {
-    **{f"node.door{rest}": f"node.connector{rest}" for rest in ("", *_CONNECTOR)},
-    **{f"node.{old}": f"connectors.{new}" for old, new in TO_CONNECTORS.items()},
-    **{
-        f"node.{old.replace('connector', 'door')}": f"connectors.{new}"
-        for old, new in TO_CONNECTORS.items()
-        if old.startswith("connector")
-    },
-    "demo.horizon_lifetimes": "controller.horizon_lifetimes",
+    **{f"node.door{rest}": f"node.connector{rest}" for rest in ("", "_user", "_password_file")},
     "demo.shadow_planners": "controller.shadow_planners",
     **{f"{stage}.metrics_host": "run.metrics_host" for stage in _SERVING},
     **{old: old.replace("_variable", "_file") for old in _VARIABLES},
-    **{f"{stage}.sample_share": "run.sample_share" for stage in ("emulator", "node")},
     **{f"planners.swap_links_ci.{name}": f"planners.swap_links_ci_paper.{name}" for name in _CACHES},
-    **{
-        f"planners.{planner}.looks_max": f"planners.{planner}.evaluations_max"
-        for planner in ("exchange_places_scot", "link_regions_scot", "pack_drop")
-    },
 }
 
 # Settings that are constants since 0.3.0, with their values; a test compares these with the code. The comment at each
@@ -227,40 +173,17 @@ FIXED: Mapping[str, Any] = {
     "planners.link_regions_scot.evaluations_max": 1_000,
     "planners.link_regions_scot.gain_share_min": 0.005,
 }
-_renamed: ContextVar[Mapping[str, str]] = ContextVar("renamed_settings", default=RENAMED)
 
 FIXED_SINCE = "0.3.0"
 _UNITS = ("ms", "s", "days", "windows", "lifetimes")
 
 
-def renamed_names() -> Mapping[str, str]:
-    """Return ``RENAMED``, in ``renaming_for`` with the names that hold at its connector."""
-    return _renamed.get()
-
-
-@contextmanager
-def renaming_for(connector: str) -> Iterator[None]:
-    """In this block, settings that two kinds of connectors have are those of the one that the address names."""
-    of_rabbit = _OF_BOTH if connector.startswith("amqp") else ()
-    token = _renamed.set(
-        {old: new.replace(".mqtt.", ".amqp.") if new in of_rabbit else new for old, new in RENAMED.items()}
-    )
-    try:
-        yield
-    finally:
-        _renamed.reset(token)
-
-
 def fixed_text(full_name: str) -> str:
     """Return what now holds instead of a former setting, such as "fixed at 5 s since 0.3.0"; empty if nothing does."""
-    name = RENAMED.get(full_name, full_name)
-    targets = _planners_with(name)
-    if targets and FIXED.keys() >= set(targets):
-        name = targets[0]
-    if name not in FIXED:
+    if full_name not in FIXED:
         return ""
-    value = FIXED[name]
-    words = name.rpartition(".")[2].removesuffix("_max").removesuffix("_min").split("_")
+    value = FIXED[full_name]
+    words = full_name.rpartition(".")[2].removesuffix("_max").removesuffix("_min").split("_")
     has_unit = words[-1] in _UNITS and "per" not in words and value is not None
     unit = f" {words[-1]}" if has_unit else ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -274,11 +197,11 @@ def with_renamed(tables: Mapping[str, Any], warn: Callable[[str, str], None]) ->
     If both names are given, or two old ones with different values, the old one stays, so that it is an error.
     """
     named, made = _copied(tables), set[str]()
-    for old, new in renamed_names().items():
+    for old, new in RENAMED.items():
         *path, name = old.split(".")
         *new_path, new_name = new.split(".")
         table = _table(named, path, is_made=False)
-        if table is None or name not in table or new in FIXED:
+        if table is None or name not in table:
             continue
         target = _table(named, new_path, is_made=True)
         is_alike = new in made and target is not None and target[new_name] == table[name]
@@ -308,17 +231,6 @@ def _table(tables: dict[str, Any], path: list[str], is_made: bool) -> dict[str, 
     return tables
 
 
-def moved_to(full_name: str) -> str:
-    """Return the planners' settings that replace one such as ``controller.ring_free_s``, as text; empty if none do."""
-    return " and ".join(name for name in _planners_with(full_name) if name not in FIXED)
-
-
-def _planners_with(full_name: str) -> list[str]:
-    section, _, name = full_name.partition(".")
-    planners = TO_PLANNERS.get(name, ()) if section == "controller" else ()
-    return [f"planners.{planner}.{name}" for planner in planners]
-
-
 def text_with(full_name: str) -> tuple[str, str] | None:
     """Return the setting whose text holds a former one, and an example of that text; None if none does."""
     if full_name == "alerts.quiet_below":
@@ -342,27 +254,15 @@ def _with_texts(emulator: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded settings with old names replaced by the new ones.
-
-    Recordings from before ``controller.recent_lifetimes`` get 0, which is how controllers then decided.
-    """
-    kept = dict(recorded.get("controller", {}))
-    planners = {name: dict(values) for name, values in recorded.get("planners", {}).items()}
-    for name in [name for name in kept if name in TO_PLANNERS]:
-        value = kept.pop(name)
-        for planner in TO_PLANNERS[name]:
-            planners.setdefault(planner, {}).setdefault(name, value)
+    """Return recorded settings with old names replaced by the new ones."""
+    planners = recorded.get("planners", {})
     renamed: dict[str, dict[str, Any]] = {planner: {} for planner in planners}
     for planner, values in planners.items():
         for name, value in values.items():
             full_name = f"planners.{planner}.{name}"
             _, to, new_name = RENAMED.get(full_name, full_name).split(".")
             renamed.setdefault(to, {})[new_name] = value
-    if "horizon_lifetimes" in kept:
-        kept.setdefault("recent_lifetimes", 0.0)
-    named = {"controller": kept} if "controller" in recorded else {}
-    if "sample_share" in recorded.get("emulator", {}):
-        named["run"] = {"sample_share": recorded["emulator"]["sample_share"], **recorded.get("run", {})}
+    named: dict[str, Any] = {}
     if "emulator" in recorded:
         named["emulator"] = _with_texts(recorded["emulator"])
     if "demo" in recorded:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from regraft.settings.moved_settings import renamed_names, renamed_value, renaming_for, with_renamed
+from regraft.settings.moved_settings import RENAMED, renamed_value, with_renamed
 from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel
 
@@ -58,20 +58,6 @@ def read_toml(file: Path | None, errors: list[str]) -> dict[str, Any]:
 
 def read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], errors: list[str]) -> Any:
     """Return a value with the checked model of each table, and ``NAMED`` ones as given; append to ``errors``."""
-    connector = next((url for url in _connectors(flags, tables) if url), "")
-    with renaming_for(connector):
-        return _read_sources(models, flags, tables, errors)
-
-
-def _connectors(flags: Flags, tables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the connector that each source names, the one that wins first."""
-    names = ("connector", "door")
-    environment = {name: os.environ.get(f"{ENVIRONMENT_PREFIX}NODE__{name.upper()}", "") for name in names}
-    for node in (flags.get("node"), environment, tables.get("node")):
-        yield from (str(node.get(name, "")) for name in names if isinstance(node, Mapping))
-
-
-def _read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], errors: list[str]) -> Any:
     model, token = _sources_model(models), _tables.set(with_renamed(tables, warn_renamed))
     try:
         return model(**with_renamed(flags, warn_renamed))
@@ -120,7 +106,7 @@ def _sources_model(models: Models) -> type[SettingsModel]:
 def _renamed_variables(variables: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the environment, whose names are in lower case here, with renamed settings under their new names."""
     renamed, made = dict(variables), set[str]()
-    for old, new in renamed_names().items():
+    for old, new in RENAMED.items():
         old_variable, new_variable = (f"{ENVIRONMENT_PREFIX}{name.replace('.', '__')}".lower() for name in (old, new))
         is_alike = new in made and renamed.get(new_variable) == renamed.get(old_variable)
         if renamed.get(old_variable) and (is_alike or not renamed.get(new_variable)):

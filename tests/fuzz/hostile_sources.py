@@ -24,7 +24,7 @@ BROKERS = "broker,latitude,longitude,processing_cost,load_max_per_s,agent,region
 )
 ROUND_TRIPS = "from,to,rtt_ms\nb0,b1,3\nb1,b2,4.5\nb2,b3,8\nb3,b0,1e2\n"
 PRICES = "from,to,price_per_gb\neu,eu,0.02\neu,clients,0.09\n"
-NODES = "broker,address,connector,metrics_port,connector_filters\n" + "".join(
+NODES = "broker,address,connector,metrics_port,connectors.mqtt.filters\n" + "".join(
     f'b{number},10.0.0.{number}:7411,mqtt://127.0.0.1:1883,910{number},"[""a/#""]"\n' for number in range(4)
 )
 STATUS = '{"broker": "b0", "peers": {"b1": {"kept": 0, "rtt_ms": 5.5}, "b2": {"rtt_ms": null}}}'

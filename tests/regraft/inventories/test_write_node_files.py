@@ -65,7 +65,7 @@ def test_names_of_brokers_make_plain_folders(tmp_path: Path) -> None:
 
 def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
     """Unknown, missing and repeated brokers, addresses, connectors and settings; nothing is returned."""
-    table = "broker,address,connector,sample_share\nb00,10.0.0.1:7411,nats://127.0.0.1:7422,5\nb00,10.0.0.1:7411,nats://127.0.0.1:7422,\nb1,10.0.0.2,mqt://127.0.0.1:1883,\n"
+    table = "broker,address,connector,metrics_port\nb00,10.0.0.1:7411,nats://127.0.0.1:7422,70000\nb00,10.0.0.1:7411,nats://127.0.0.1:7422,\nb1,10.0.0.2,mqt://127.0.0.1:1883,\n"
     file = table_of(tmp_path, table)
     with pytest.raises(SourceError) as raised:
         node_files(replace(INVENTORY, clients_stay=False), read_nodes(file), {}, "/d")
@@ -77,7 +77,7 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
         "line 4: b1 is not a broker of the inventory: did you mean b01?",
         "line 4: address '10.0.0.2' is not host:port",
         "line 4: node: connector is 'mqt://127.0.0.1:1883'",
-        "line 2: run: sample_share is 5",
+        "line 2: node: metrics_port is 70000",
         "b01 is a broker of the inventory, but has no line",
     ):
         assert any(error.startswith(start) for error in errors), (start, errors)
@@ -92,18 +92,9 @@ def test_nodes_of_a_ring_are_refused(tmp_path: Path) -> None:
 
 def test_a_list_that_is_not_one_is_named(tmp_path: Path) -> None:
     """A setting that holds a list is written as in JSON."""
-    table = "broker,address,connector,connector_filters\nb00,h:7411,mqtt://h:1,[a/#\n"
-    with pytest.raises(SourceError, match=r"line 2: connector_filters is '\[a/#': a list is written as in JSON"):
+    table = "broker,address,connector,connectors.mqtt.filters\nb00,h:7411,mqtt://h:1,[a/#\n"
+    with pytest.raises(SourceError, match=r"line 2: connectors.mqtt.filters is '\[a/#': a list is written as in JSON"):
         read_nodes(table_of(tmp_path, table))
-
-
-def test_columns_may_have_the_old_names_of_connectors_settings(tmp_path: Path) -> None:
-    """Tables of an earlier version are read for one release; the address says which connector is meant."""
-    table = TABLE.replace("connectors.mqtt.filters", "connector_filters").replace("1:5672,,\n", '1:5672,,"[""c""]"\n')
-    files = node_files(INVENTORY, read_nodes(table_of(tmp_path, table)), {}, "/d")
-    assert tomllib.loads(files["b01/node.toml"])["connectors"] == {"mqtt": {"filters": ["a/#", "b"]}}
-    assert tomllib.loads(files["b02/node.toml"])["connectors"] == {"amqp": {"filters": ["c"]}}
-    assert "connectors" not in tomllib.loads(files["b00/node.toml"])
 
 
 def test_a_column_of_another_connector_is_refused(tmp_path: Path) -> None:

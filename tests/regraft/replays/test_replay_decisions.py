@@ -218,19 +218,16 @@ def test_obsolete_settings_are_reported() -> None:
     assert unknown == ["controller.wisdom", "controller.decision.luck"]
 
 
-def test_planners_settings_are_read_by_their_earlier_names() -> None:
-    """Recordings from before planners had their own settings name them as the controller's."""
-    old = open_recording(SMALL)
-    old.info = replace(old.info, settings={"controller": {"ring_free_s": 61.0, "users_moved_max": 7}})
-    planners = {"place_users_dynatops": {"users_moved_max": 7, "luck": 1}, "roll_dice": {}}
-    new = open_recording(SMALL)
-    new.info = replace(new.info, settings={"controller": {"ring_free_s": 61.0}, "planners": planners})
-    for recording, left_out in ((old, []), (new, ["planners.place_users_dynatops.luck", "planners.roll_dice"])):
-        found, unknown = recorded_settings(recording, {}, None)
-        assert unknown == left_out
-        for loaded in (found, settings_of(recording.info, {}, ["swap_links_cost"])):
-            assert loaded.controller.planners["reassign_ids_ssbr"] == ReassignmentSettings(ring_free_s=61.0)
-            assert loaded.controller.planners["place_users_dynatops"] == PlacementSettings(users_moved_max=7)
+def test_recorded_settings_of_planners_are_read() -> None:
+    """Those that this version does not know are left out and named, as whole planners are."""
+    recording = open_recording(SMALL)
+    own = {"reassign_ids_ssbr": {"ring_free_s": 61.0}, "place_users_dynatops": {"users_moved_max": 7, "luck": 1}}
+    recording.info = replace(recording.info, settings={"planners": {**own, "roll_dice": {}}})
+    found, unknown = recorded_settings(recording, {}, None)
+    assert unknown == ["planners.place_users_dynatops.luck", "planners.roll_dice"]
+    for loaded in (found, settings_of(recording.info, {}, ["swap_links_cost"])):
+        assert loaded.controller.planners["reassign_ids_ssbr"] == ReassignmentSettings(ring_free_s=61.0)
+        assert loaded.controller.planners["place_users_dynatops"] == PlacementSettings(users_moved_max=7)
 
 
 def test_a_run_at_another_clock_cannot_be_decided_again() -> None:

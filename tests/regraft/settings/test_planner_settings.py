@@ -6,19 +6,10 @@ from typing import Any
 
 import pytest
 
-from regraft.controller.planners.planner_registry import OF_THE_LAB, PLANNERS, planner_spec
+from regraft.controller.planners.planner_registry import PLANNERS, planner_spec
 from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
-from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.settings.moved_settings import (
-    FIXED,
-    RENAMED,
-    TO_PLANNERS,
-    fixed_text,
-    moved_to,
-    with_new_names,
-    with_renamed,
-)
+from regraft.settings.moved_settings import RENAMED, with_new_names, with_renamed
 from regraft.settings.run_settings import SettingsError, load_settings
 
 
@@ -66,83 +57,19 @@ def test_errors_of_planners_are_reported_with_all_others(tmp_path: Path) -> None
     assert errors_of(file=file) == ("planners is 3: input should be a valid dictionary (the default is {})",)
 
 
-@pytest.mark.parametrize("name", sorted(TO_PLANNERS))
-def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds for any source; each new name is a setting of that planner and not of the controller."""
-    monkeypatch.setenv(f"REGRAFT_CONTROLLER__{name.upper()}", "1")
-    (error,) = errors_of()
-    new = [f"planners.{planner}.{name}" for planner in TO_PLANNERS[name]]
-    if all(each in FIXED for each in new):
-        assert error == f"controller.{name} is {fixed_text(new[0])}: remove it"
-    else:
-        shown = " and ".join(each for each in new if each not in FIXED)
-        assert error == f"controller.{name} has moved, because each planner has its own settings: give {shown} instead"
-    assert all(
-        name in {field.name for field in fields(planner_spec(planner).settings)} for planner in TO_PLANNERS[name]
-    )
-    assert name not in {field.name for field in fields(ControllerSettings)}
-    assert moved_to(f"emulator.{name}") == ""
-
-
-def test_every_planner_that_had_a_setting_gets_it_from_an_old_recording() -> None:
-    """What was one value for all of them becomes that of each; present names override it, and nothing else changes."""
-    specs = [*PLANNERS.values(), *map(planner_spec, OF_THE_LAB)]
-    had = {field.name for spec in specs for field in fields(spec.settings)} & TO_PLANNERS.keys()
-    assert {name: set(TO_PLANNERS[name]) for name in had} == {
-        name: {spec.name for spec in specs if name in {field.name for field in fields(spec.settings)}} for name in had
-    }
-    recorded = {"run": {"seed": 3}, "controller": {"seed": 1, "ring_free_s": 60.0}}
-    new = with_new_names({**recorded, "planners": {"reassign_ids_ssbr": {"ring_free_s": 30.0}}})
-    assert new["planners"] == {
-        "reassign_ids_ssbr": {"ring_free_s": 30.0},
-        "reassign_ids_assignment": {"ring_free_s": 60.0},
-    }
-    assert (new["run"], new["controller"]) == ({"seed": 3}, {"seed": 1})
-    assert with_new_names({"run": {}}) == {"run": {}}
-
-
 @pytest.mark.parametrize("old", sorted(RENAMED))
 def test_a_renamed_setting_is_accepted_with_a_warning(old: str) -> None:
-    """For one release, from flags, file and environment; one that is fixed by now is an error with its value."""
+    """For one release, from flags, file and environment."""
     warned: list[tuple[str, str]] = []
     given: Any = 3
     for part in reversed(old.split(".")):
         given = {part: given}
     named = with_renamed(given, lambda *names: warned.append(names))
-    if RENAMED[old] in FIXED:
-        assert (named, warned) == (given, [])
-        assert errors_of(flags=given)[0] == f"{old} is {fixed_text(RENAMED[old])}: remove it"
-        return
     assert warned == [(old, RENAMED[old])]
     found: Any = named
     for part in RENAMED[old].split("."):
         found = found[part]
     assert found == ("env:3" if old.endswith("_variable") else 3)
-
-
-@pytest.mark.parametrize(
-    ("connector", "used"), [("mqtt://h:1", "mqtt"), ("mqtts://h:1", "mqtt"), ("amqp://h:1", "amqp")]
-)
-def test_a_setting_that_two_connectors_have_goes_to_the_one_in_use(
-    connector: str, used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whichever source names the connector, and whichever the setting."""
-    file = tmp_path / "own.toml"
-    file.write_text(f'[node]\nconnector = "{connector}"\nconnector_filters = ["a"]\n')
-    monkeypatch.setenv("REGRAFT_NODE__DURABLE_SESSION", "true")
-    own: Any = load_settings({"node": {"broker": "b01"}}, file).node.connectors[used]
-    assert (own.filters, own.durable_session) == (("a",), True)
-    both = {"node": {"connector_filters": ["b"]}, "connectors": {used: {"filters": ["c"]}}}
-    new = f"connectors.{used}.filters"
-    assert errors_of(flags=both, file=file) == (
-        f"node.connector_filters is now called {new}, which is given as well: remove the old name",
-    )
-
-
-def test_an_old_name_of_another_connector_is_refused_under_its_new_one() -> None:
-    """It was refused before, too."""
-    (error,) = errors_of(flags={"node": {"connector": "nats://h:1", "connector_filters": ["a"]}})
-    assert error.startswith("connectors.mqtt.filters is a, but it belongs to the connector mqtt")
 
 
 def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,9 +80,9 @@ def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkey
     node = load_settings({"node": {"door_password_file": "secret"}}, file).node
     assert (node.connector, node.connector_user) == ("nats://127.0.0.1:7422", "regraft")
     assert node.connector_password_file == Path("secret")
-    both = {"node": {"door_api": "http://a:1", "connector_api": "http://a:1"}}
+    both = {"node": {"door_user": "a", "connector_user": "a"}}
     (error,) = [each for each in errors_of(flags=both, file=file) if "door" in each]
-    assert error == "node.door_api is now called node.connector_api, which is given as well: remove the old name"
+    assert error == "node.door_user is now called node.connector_user, which is given as well: remove the old name"
 
 
 @pytest.mark.parametrize("old", sorted(name for name in RENAMED if name.startswith("planners.")))
