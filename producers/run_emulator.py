@@ -17,10 +17,12 @@ from typing import Any, Protocol
 
 import structlog
 from simpy.rt import RealtimeEnvironment
+from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.read_inventory import load_inventory
+from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulated_kinds import EMULATED_KINDS, workload_of
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
@@ -35,7 +37,6 @@ from regraft.producers.emulator.emulator_ports import (
 )
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import Ledger, LedgerSnapshot
-from regraft.producers.emulator.log_transitions import TransitionLog
 from regraft.producers.emulator.newcomers import newcomer_of, with_newcomers
 from regraft.producers.emulator.outage_schedule import outage_of, with_names
 from regraft.producers.emulator.play_newcomers import NewcomerPlayer
@@ -43,6 +44,8 @@ from regraft.producers.emulator.play_outages import OutagePlayer
 from regraft.producers.emulator.starting_point import StartingPoint, starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.status_file import StatusFile
 from regraft.schemas.units import SECOND_MS
 
@@ -55,6 +58,56 @@ STEP_MS = 100.0  # Wall time between two checks of the stop event.
 FLUSH_S_MAX = 30.0
 STATUS_MS = 1_000.0  # In wall time.
 SILENCE_S_MAX = 30.0  # The model checks in every 100 ms unless it is hopelessly behind.
+OVER = (Outcome.RETIRED, Outcome.ABORTED)
+
+
+class TransitionLog:
+    """Logs brokers' commands and answers, with the plan and its epoch on every line in between.
+
+    Follows one transition at a time, the one commanded last; a listener of the overlay. One line each when a transition
+    begins and ends for the brokers, and one for each refusal; meanwhile the log context of this thread holds ``plan``
+    and ``epoch``. One line for each command would be thousands.
+    """
+
+    def __init__(self, broker_count: int) -> None:
+        self._broker_count = broker_count
+        self._plan = ""
+        self._over: set[str] = set()
+
+    def on_command(self, command: Command) -> None:
+        """Note a command before its broker obeys it."""
+        if command.plan == self._plan or command.phase is not CommandPhase.PREPARE:
+            return
+        self._plan = command.plan
+        self._over.clear()
+        bind_contextvars(plan=command.plan, epoch=command.epoch_to)
+        log.info("transition_started_at_brokers", moves=len(command.moves), links=len(command.links_added))
+
+    def on_result(self, result: CommandResult) -> None:
+        """Note an answer; log it if it is a refusal or the last one of the transition."""
+        if result.outcome is Outcome.REFUSED:
+            log.warning(
+                "command_refused",
+                broker=result.broker,
+                phase=result.phase,
+                reason=result.reason,
+                plan=result.plan,
+                epoch=result.epoch_to,
+            )
+        if result.plan != self._plan or result.outcome not in OVER:
+            return
+        self._over.add(result.broker)
+        if len(self._over) == self._broker_count:
+            log.info("transition_ended_at_brokers", outcome=result.outcome)
+            unbind_contextvars("plan", "epoch")
+            self._plan = ""
+            self._over.clear()
+
+    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+        """Do nothing: clients come and go all the time."""
+
+    def on_may_publish(self, publisher: str) -> None:
+        """Do nothing: that is not a transition."""
 
 
 class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, MembershipPort, CommandSource, Protocol):

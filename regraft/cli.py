@@ -17,7 +17,6 @@ from rich.console import Console
 import regraft
 from regraft.commands.agent_command import agent
 from regraft.commands.alerts_command import alerts_app
-from regraft.commands.audit_command import audit
 from regraft.commands.backtest_command import backtest
 from regraft.commands.command_options import (
     QUICK_RUNNING_S,
@@ -40,20 +39,19 @@ from regraft.commands.command_options import (
     flags_of,
 )
 from regraft.commands.dashboard_command import dashboard_app
-from regraft.commands.doctor_command import doctor
 from regraft.commands.init_command import init
 from regraft.commands.inventory_command import inventory_app
 from regraft.commands.keys_command import keys_app
 from regraft.commands.list_command import list_names
+from regraft.commands.machine_commands import doctor, servers
 from regraft.commands.members_command import members_app
 from regraft.commands.nodes_command import nodes_app
 from regraft.commands.old_names import RootGroup
-from regraft.commands.orders_command import pause
+from regraft.commands.orders_command import audit, pause
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
 from regraft.commands.replay_command import replay
-from regraft.commands.servers_command import servers
 from regraft.commands.stage_command import stage
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics

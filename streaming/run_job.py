@@ -93,7 +93,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     """Run until ``stop`` is set, then finish the current micro-batch; return the last status.
 
     After a crash at any point, a restart suffices: the last micro-batch writes the same keys with the same rows. The
-    caller checks first whose clock sets timestamps (:mod:`streaming.check_timestamps`). Raises StreamingJobError, and
+    caller checks first whose clock sets timestamps (:mod:`streaming.submit_job`). Raises StreamingJobError, and
     MetricsPortError if the metrics port is in use.
     """
     if errors := settings.errors():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from regraft.controller.decide.judge_congestion import judge_congestion
-from regraft.controller.decide.judge_movable import judge_staying, judge_together
 from regraft.controller.decide.judge_proposals import (
     Situation,
     frailty_price_per_s,
@@ -31,6 +30,7 @@ from regraft.controller.kinds.overlay_kind import (
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.overlay_configuration import LinkError, OverlayConfiguration
+from regraft.schemas.agent_names import client_of
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.write_figures import figure
 
@@ -332,3 +332,31 @@ def _judge_subscribers(
 
 def _refused(proposal: Proposal, verdict: Verdict, reason: str) -> Proposal:
     return msgspec.structs.replace(proposal, verdict=verdict, verdict_reason=reason)
+
+
+def judge_staying(moves: Sequence[ClientMove], movable: Mapping[str, str]) -> tuple[Verdict, str] | None:
+    """Return why these clients may not move although some do: one stays, or would be in two places; or None.
+
+    ``movable`` maps the subscribers that may move to their homes.
+    """
+    if any(move.client not in movable for move in moves):
+        reason = "clients of these brokers stay where they connect: choose a planner that exchanges links"
+        return Verdict.CLIENTS_STAY, reason
+    return judge_together(moves, movable)
+
+
+def judge_together(moves: Sequence[ClientMove], movable: Mapping[str, str]) -> tuple[Verdict, str] | None:
+    """Return which client would have subscriptions in two places, or None.
+
+    An agent takes a client along with all its subscriptions. Cost O(subscribers that may move).
+    """
+    names = {move.client: move for move in moves if move.client in movable}
+    targets = {(client_of(name), move.home_from): move.home_to for name, move in names.items()}
+    left = {home for _, home in targets}
+    for name, home in movable.items() if names else ():
+        client, move = client_of(name) if home in left else "", names.get(name)
+        home_to = targets.get((client, home))
+        if home_to is not None and (move is None or move.home_to != home_to):
+            at = home if move is None else move.home_to
+            return Verdict.CONFLICT, f"{client} would be at {home_to}, but its subscription {name} at {at}"
+    return None

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from regraft.controller.decide.gain_across import gain_across
-from regraft.controller.decide.gain_noise import MeanGain, mean_gain
+from regraft.controller.decide.gain_noise import MeanGain, gain_across, mean_gain
 from regraft.controller.decide.judge_congestion import judge_waiting
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.kinds.overlay_kind import NEEDS_NO_GAIN, AnyKind, Reached

@@ -1,10 +1,14 @@
-"""Describe a child process that the supervisor runs, and what happened to it. Plain values, no behaviour."""
+"""Describe a child process that the supervisor runs, what happened to it, and what it wrote to its log."""
 
+import json
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+
+TAIL_BYTES = 4_000
+CAUSE_LENGTH_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +91,41 @@ class ServiceEvent:
     restarts: int
     exit_code: int | None = None
     failure: str = ""
+
+
+def rotate_log(log_file: Path, bytes_max: int) -> int:
+    """Make the log's directory, move a log of more than ``bytes_max`` aside, and return the size of what is left."""
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    size = log_file.stat().st_size if log_file.exists() else 0
+    if size > bytes_max:
+        log_file.replace(log_file.with_name(log_file.name + ".1"))
+        return 0
+    return size
+
+
+def log_tail(log_file: Path, begin: int = 0) -> str:
+    """Return the end of a log, at most TAIL_BYTES and nothing before ``begin``; "" if it cannot be read."""
+    try:
+        with log_file.open("rb") as stream:
+            stream.seek(max(begin, log_file.stat().st_size - TAIL_BYTES))
+            return stream.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def cause_of(tail: str) -> str:
+    """Return why a process ended by its last log entry with a reason, else its last line; "" if it wrote nothing."""
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    for line in reversed(lines):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and entry.get("reason"):
+            return _shortened(str(entry["reason"]))
+    return _shortened(lines[-1]) if lines else ""
+
+
+def _shortened(text: str) -> str:
+    text = text.rstrip(".")
+    return text if len(text) <= CAUSE_LENGTH_MAX else text[: CAUSE_LENGTH_MAX - 1] + "…"

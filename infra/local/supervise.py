@@ -23,8 +23,7 @@ from typing import Self
 import psutil
 import structlog
 
-from regraft.infra.local.read_service_log import cause_of, log_tail, rotate_log
-from regraft.infra.local.service import Service, ServiceEvent, ServiceEventKind
+from regraft.infra.local.service import Service, ServiceEvent, ServiceEventKind, cause_of, log_tail, rotate_log
 from regraft.infra.process.stack_error import StackError
 
 TICK_S = 0.05

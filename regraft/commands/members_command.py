@@ -7,21 +7,23 @@ orders; this module refuses only those that make no sense.
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+import structlog
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
-from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row
+from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row, since_text
 from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.print_table import print_table
-from regraft.commands.read_announced import announced_row, read_announced
 from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.read_inventory import load_inventory
-from regraft.schemas.announcement import Announcement
+from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_error, how_to_admit, may_announce
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -61,6 +63,8 @@ Address = Annotated[
 Capabilities = Annotated[
     list[str] | None, typer.Option("--capability", metavar="WORD", help="Free-form note; repeat for more.")
 ]
+
+log = structlog.get_logger(__name__)
 
 
 class MemberError(StackError):
@@ -320,3 +324,39 @@ def _confirm(yes: bool, question: str) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{question} Give --yes: there is no terminal to ask on")
     typer.confirm(question, abort=True)
+
+
+def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Announcement]:
+    """Return the current announcements by broker, except those of members and of other agents.
+
+    Raises StackError if Kafka is unavailable.
+    """
+    from regraft.infra.kafka.read_messages import find_names, read_messages
+    from regraft.schemas.codec import UndecodableRecordError, decode
+    from regraft.schemas.topics import ANNOUNCEMENTS
+
+    kafka, namespace = settings.kafka.access, settings.kafka.namespace
+    announcements: dict[tuple[str, str], Announcement] = {}
+    since_ms = time.time_ns() // 1_000_000 - EXPIRY_MS
+    names = find_names(kafka, ANNOUNCEMENTS, namespace)
+    for message in read_messages(kafka, names, READ_S_MAX, since_ms) if names else ():  # No topic before an upgrade.
+        if message.value() is None:
+            continue
+        try:
+            announcement = decode(message.value(), Announcement)
+        except UndecodableRecordError as error:
+            log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(error))
+            continue
+        if not announcement_error(namespace, message.topic() or "", announcement, None) and may_announce(
+            known.get(announcement.broker)
+        ):
+            announcements[announcement.broker, announcement.facts.agent] = announcement
+    return [announcement for _, announcement in sorted(announcements.items())]
+
+
+def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:
+    """Return a broker that asks to join as a table row: name, state, time of the last request, and how to admit it."""
+    parts = [f"agent {one.facts.agent}"] if one.facts.agent else []
+    parts += [one.facts.address] if one.facts.address else []
+    parts.append(how_to_admit(one, known, has_left=one.broker in known))
+    return one.broker, "asks to join", since_text(one.time_ms), "; ".join(parts)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regraft.infra.local.read_service_log import CAUSE_LENGTH_MAX, cause_of, log_tail, rotate_log
+from regraft.infra.local.service import CAUSE_LENGTH_MAX, cause_of, log_tail, rotate_log
 
 
 def test_the_cause_is_the_last_logged_reason_or_the_last_line() -> None:

@@ -16,7 +16,7 @@ from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import End, FlowEnd
-from regraft.producers.brokers.neighbour_incarnations import NeighbourIncarnations
+from regraft.producers.brokers.broker_state import NeighbourIncarnations
 from regraft.producers.brokers.ring_messages import EndTopic
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import StepByStep

@@ -43,12 +43,12 @@ from regraft.schemas.topics import (
     topic_name,
 )
 from regraft.schemas.unpack_state import unpack_window
-from regraft.streaming.check_timestamps import check_timestamps
 from regraft.streaming.close_windows import BOOTS_MAX, JoinedWindow
 from regraft.streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
 from regraft.streaming.run_job import JobStatus, run_job
 from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import LOCAL_MANAGER, StreamingSettings
+from regraft.streaming.submit_job import check_timestamps
 from regraft.streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
 from tests.overlay.small_overlays import inventory_of

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from regraft.controller.decide.choose_proposals import recheck_plan
+from regraft.controller.decide.choose_proposals import judge_together, recheck_plan
 from regraft.controller.decide.decide_plan import Decision, decide_plan
-from regraft.controller.decide.judge_movable import judge_together
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.place_moved import MovedSubscribers
 from regraft.controller.decide.verify_gain import observed_gains_per_s, verify_gain

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regraft.controller.decide.gain_across import gain_across
+from regraft.controller.decide.gain_noise import gain_across
 from tests.controller.decide.test_gain_noise import NOMINAL
 
 RUNS = 4_000

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from regraft.controller.decide.gain_across import gain_across
-from regraft.controller.decide.gain_noise import mean_gain
+from regraft.controller.decide.gain_noise import gain_across, mean_gain
 from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory

@@ -7,7 +7,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from regraft.producers.emulator.log_transitions import TransitionLog
+from regraft.producers.run_emulator import TransitionLog
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 
 

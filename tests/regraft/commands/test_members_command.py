@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from regraft.cli import app
 from regraft.commands import members_command
-from regraft.commands.read_announced import read_announced
+from regraft.commands.members_command import read_announced
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_clients import open_producer
 from regraft.infra.local.kafka_server import RunningKafka
