@@ -1,6 +1,6 @@
 """Run a thousand brokers live: emulator, Kafka, Spark job and controller on this machine, with windows of 5 s.
 
-    python -m benchmarks.bench_thousand [--brokers 1000] [--rate R] [--seconds S] [--json FILE]
+    python -m lab.benchmarks.bench_thousand [--brokers 1000] [--rate R] [--seconds S] [--json FILE]
 
 One run of the demo without shadow planners. Prints the latency from a window's end until it was in Kafka, at the
 controller and, if it led to a plan, at the plan's first command; CPU and memory of each stage after the warm-up; and

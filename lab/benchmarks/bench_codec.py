@@ -1,6 +1,6 @@
 """Measure how many records per second the codec encodes and decodes on one core: telemetry batches and delivery rows.
 
-``python -m benchmarks.bench_codec [--seconds S] [--json FILE]``. For comparison: fastavro alone on dicts.
+``python -m lab.benchmarks.bench_codec [--seconds S] [--json FILE]``. For comparison: fastavro alone on dicts.
 """
 
 import argparse

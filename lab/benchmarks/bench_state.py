@@ -1,8 +1,8 @@
 """Measure what the state of windows costs in transit: written by the Spark job, read by the controller.
 
-``python -m benchmarks.bench_state [--windows N] [--json FILE]``. Windows of 5 s of 100 brokers x 50 publishers, 25,000
-cells of telemetry each, are encoded and produced to a real Kafka as in the job, then read back, decoded and assembled
-as in the controller. Times are CPU times of this process including its client's threads, without merging.
+``python -m lab.benchmarks.bench_state [--windows N] [--json FILE]``. Windows of 5 s of 100 brokers x 50 publishers,
+25,000 cells of telemetry each, are encoded and produced to a real Kafka as in the job, then read back, decoded and
+assembled as in the controller. Times are CPU times of this process including its client's threads, without merging.
 """
 
 import argparse
