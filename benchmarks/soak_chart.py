@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from regraft.schemas.cost_point import CostPoint
+from regraft.schemas.shown_state import CostPoint
 
 MB = 1_000_000
 PANELS = (

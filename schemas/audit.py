@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from regraft.schemas.bounds import SEQUENCE_MAX, TIME_MS_MAX, Name, NameOrNone, Text, TimeMs
 from regraft.schemas.order import Order
-from regraft.schemas.shorten_text import shortened
+from regraft.schemas.texts import shortened
 
 
 class AuditOutcome(StrEnum):

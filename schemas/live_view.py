@@ -11,13 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from regraft.schemas.cost_point import CostPoint
-from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
-from regraft.schemas.shown_fleet import ShownFleet
-from regraft.schemas.shown_limits import ShownLimits
+from regraft.schemas.shown_state import CostPoint, DecisionTimes, ShownFleet, ShownLimits
 
 VIEW_VERSION = 1
 

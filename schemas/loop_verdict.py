@@ -13,7 +13,7 @@ from msgspec import Struct
 from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, offset_text
 from regraft.schemas.live_view import LiveView
 from regraft.schemas.member import MemberState
-from regraft.schemas.shown_fleet import ShownMember
+from regraft.schemas.shown_state import ShownMember
 
 HEALTHY, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
 SILENCE_S_MAX = 15.0  # A stage writes every second, but a micro-batch or a slow disk may take a few.

@@ -14,7 +14,7 @@ import msgspec
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
-from regraft.schemas.shorten_text import shortened
+from regraft.schemas.texts import shortened
 
 HISTORY_MAX = 64  # Phase changes kept in a plan; the longest path through the table has seven.
 FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # Where a plan begins: waiting for an operator, or not.

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 from regraft.streaming.source_topics import Offsets, Place, slot_text
 
 ASK_TIMEOUT_S = 10.0

@@ -32,7 +32,7 @@ from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.overlay_configuration import LinkError, OverlayConfiguration
 from regraft.schemas.agent_names import client_of
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 REFUSED_KEPT_MAX = 32  # Refused proposals stored with a plan, so that people can inspect them.
 REFUSED_MOVES_KEPT_MAX = 24  # Moves kept of each: on a ring one may have hundreds, and a plan is stored at every phase.

@@ -14,7 +14,7 @@ from regraft.controller.state.hot_spots import HotSpots
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Verdict
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 
 def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Objection | None:

@@ -13,14 +13,13 @@ from regraft.controller.decide.judge_congestion import judge_waiting
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.kinds.overlay_kind import NEEDS_NO_GAIN, AnyKind, Reached
 from regraft.controller.settings.decision_settings import DecisionSettings
-from regraft.controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
 from regraft.controller.state.hot_spots import HotSpots
 from regraft.controller.state.overlay_state import OverlayState
+from regraft.controller.state.overlays_in_window import brokers_elsewhere, elsewhere_text
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import Proposal, Verdict
-from regraft.schemas.write_figures import figure
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import figure, time_text
 
 # Prepare, activate, retire and one repetition: the commands of a transition to each broker.
 COMMANDS_PER_BROKER = 4

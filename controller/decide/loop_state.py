@@ -18,13 +18,11 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
-from regraft.schemas.cost_point import CostPoint
-from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import Horizon, ShownBill
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
-from regraft.schemas.shown_fleet import ShownAnnounced
+from regraft.schemas.shown_state import CostPoint, DecisionTimes, ShownAnnounced
 
 COST_POINTS_MAX = 2000
 EVENTS_MAX = 200

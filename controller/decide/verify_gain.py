@@ -23,7 +23,7 @@ from regraft.controller.state.overlay_state import cut_spans
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.agent_names import client_of, publishing_client
 from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 UNDO_PLANNER = "undo"
 MISSED_SHARE = 0.5  # A plan that saves less than this share of the predicted gain is reported as missed.

@@ -24,7 +24,7 @@ from regraft.controller.execute.transition import (
 )
 from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
 from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
-from regraft.controller.state.compare_epochs import elsewhere_text
+from regraft.controller.state.overlays_in_window import elsewhere_text
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.process.handle_each import handle_each
 from regraft.infra.process.stack_error import StackError

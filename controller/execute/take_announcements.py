@@ -19,7 +19,7 @@ from regraft.overlay.members import FleetView
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted
 from regraft.schemas.event import ENDED, SENDER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
-from regraft.schemas.shown_fleet import ShownAnnounced
+from regraft.schemas.shown_state import ShownAnnounced
 
 ADMITTED = "it has announced itself (members.admit_announced)"
 NEVER_REPORTED = "it was admitted after announcing itself, but sent nothing for come_ms_max"

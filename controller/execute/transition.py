@@ -34,9 +34,9 @@ from regraft.schemas.bounds import SUM_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member
-from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, PhaseFacts, entered
+from regraft.schemas.texts import name_some
 from regraft.schemas.topics import NO_AGENT
 
 FREE = 100  # Messages that one party may report whatever the others do: too few to make a plan expensive.

@@ -13,8 +13,8 @@ import msgspec
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import MEMBERSHIP, REPAIR, ClientMove, HomeMove, Plan, PlanPhase, Proposal
+from regraft.schemas.texts import name_some
 
 BROKERS_MIN = 2  # As in inventories.
 NAMED_MAX = 12  # Brokers or links named in a reason; the others are only counted.

@@ -16,10 +16,9 @@ from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.measure_links import LinkMeter, counted_drift
 from regraft.overlay.overlay_configuration import Link
-from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
-from regraft.schemas.name_some import name_some
-from regraft.schemas.write_figures import figure
+from regraft.schemas.shown_state import CostPoint
+from regraft.schemas.texts import figure, name_some
 
 LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # Subjects of MODEL_DRIFT: what is wrong with the model.
 DRIFT_WINDOWS = 3  # Each of one epoch; drift is their median, so that no single window decides.

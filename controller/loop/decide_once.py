@@ -23,8 +23,8 @@ from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.members import FleetView
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
-from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import Plan
+from regraft.schemas.texts import name_some
 
 log = structlog.get_logger(__name__)
 

@@ -27,14 +27,14 @@ from regraft.controller.execute.weigh_claims import MUTED_MS, Claim
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.compare_epochs import brokers_elsewhere
 from regraft.controller.state.member_transitions import NEVER_MS, died, entered_state, is_dead_by_order, restarted
+from regraft.controller.state.overlays_in_window import brokers_elsewhere
 from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import state_after
-from regraft.schemas.name_some import name_some
 from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.texts import name_some
 
 
 class BrokerActivity:

@@ -12,7 +12,7 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.schemas.bounds import TEXT_LENGTH_MAX
 from regraft.schemas.command import Command
 from regraft.schemas.event import ENDED, FORGED, SENDER, AdaptationEvent
-from regraft.schemas.shorten_text import shortened
+from regraft.schemas.texts import shortened
 
 SPAN_MS = 60_000
 SHARE_EVENTS_MAX = 20  # Of one kind, by one sender, within a span: no living broker changes its state so often.

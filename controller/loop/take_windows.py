@@ -20,9 +20,9 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.infra.process.handle_each import handle_each
-from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
-from regraft.schemas.write_figures import figure
+from regraft.schemas.shown_state import CostPoint
+from regraft.schemas.texts import figure
 
 WINDOWS_IN_A_ROW = 2  # A burst within one window does not count; a lasting one is reported at its second window.
 

@@ -11,7 +11,7 @@ from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 
 SUBJECT = "brokers"
 IDLE_S_MIN = 120.0  # Subscribers come and go: a broker that is empty for some windows often has clients again soon.

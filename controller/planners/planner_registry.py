@@ -23,7 +23,7 @@ from regraft.infra.process.plug_ins import (
     the_only_one,
 )
 from regraft.overlay.known_kinds import KINDS
-from regraft.schemas.name_near import name_near
+from regraft.schemas.texts import name_near
 
 CHAIN = "+"  # Joins the names of planners that contribute to the same plan, one after the other.
 GROUP = "regraft.planners"

@@ -17,8 +17,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from regraft.controller.control_ports import DeposedError
+from regraft.infra.kafka.decode_strictly import Record, read_newest
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.infra.kafka.read_newest import Record, read_newest
 from regraft.infra.kafka.transaction_writer import CALL_S, TransactionWriter, WriterLostError
 from regraft.schemas.audit import AuditEntry
 from regraft.schemas.broker_topics import BrokerTopics

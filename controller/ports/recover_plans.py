@@ -18,7 +18,7 @@ from regraft.controller.execute.execute_plan import TERM_LEAP_MAX
 from regraft.controller.ports.leadership import HeldTerm, Leadership
 from regraft.controller.ports.topic_readers import LetterSender, TopicReader
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.controller.state.compare_epochs import BROKERS_NAMED_MAX
+from regraft.controller.state.overlays_in_window import BROKERS_NAMED_MAX
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.kafka.read_messages import find_names
 from regraft.infra.process.stack_error import StackError
@@ -28,9 +28,8 @@ from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.member import MemberState
-from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
-from regraft.schemas.shorten_text import shortened
+from regraft.schemas.texts import name_some, shortened
 from regraft.schemas.topics import COMMANDS, RESULTS
 
 LEAD_S_MAX = 60.0

@@ -20,7 +20,7 @@ from regraft.schemas.live_view import LiveView, ShownSampling
 from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
-from regraft.schemas.shown_limits import ShownLimits
+from regraft.schemas.shown_state import ShownLimits
 
 
 def render_view(

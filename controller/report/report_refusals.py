@@ -13,7 +13,7 @@ from regraft.controller.state.describe_changes import changes_text
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Verdict
-from regraft.schemas.write_times import window_name
+from regraft.schemas.texts import window_name
 
 REPEAT_EVERY = 30  # The same cause is reported again after this many times, so that it is not forgotten.
 

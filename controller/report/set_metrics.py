@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import PlanPhase
+from regraft.schemas.shown_state import CostPoint
 
 
 def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:

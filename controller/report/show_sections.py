@@ -31,7 +31,7 @@ from regraft.schemas.live_view import (
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan, Proposal
 from regraft.schemas.plan_life import LIFE
-from regraft.schemas.shown_fleet import ShownFleet, ShownMember, ShownRepair
+from regraft.schemas.shown_state import ShownFleet, ShownMember, ShownRepair
 from regraft.schemas.state import QueueState
 
 REPAIRS_SHOWN_MAX = 20

@@ -13,7 +13,7 @@ from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.agent_names import client_of
 from regraft.schemas.state import LinkRtt, QueueState
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 
 
 @dataclass(frozen=True, eq=False)

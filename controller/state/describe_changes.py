@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
+from regraft.schemas.texts import name_some
 
 NAMED_MAX = 3  # Links, brokers with another ID and clients that move: the others are only counted.
 

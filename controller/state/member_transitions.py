@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import Member, MemberState
-from regraft.schemas.shorten_text import shortened
+from regraft.schemas.texts import shortened
 from regraft.schemas.units import HOUR_MS
 
 NEVER_MS = TIME_MS_MAX  # When a broker may return that was leaving before it died: never.

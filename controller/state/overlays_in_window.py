@@ -1,19 +1,22 @@
-"""Find which overlays carried what was published in a window, and for which share of its time. Pure.
+"""Find which overlays carried what was published in a window, for which share of its time; who is elsewhere. Pure.
 
 Costing them belongs to :mod:`controller.kinds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_after, homes_before
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.texts import name_some
 
 Share = tuple[float, OverlayConfiguration]
+BROKERS_NAMED_MAX = 5
 
 
 def time_shares(window: ClosedWindow, changes_ms: Sequence[int]) -> list[float]:
@@ -50,3 +53,24 @@ def overlays_in(
 def _used_since(plan: Plan) -> int:
     """Return when everything was first published on a plan's overlay, in ms; 0 if not yet, or unknown."""
     return next((change.time_ms for change in plan.history if change.phase is PlanPhase.DRAINING), 0)
+
+
+def brokers_elsewhere(window: ClosedWindow, epoch: int, transition_ended_ms: int) -> dict[str, int]:
+    """Return the brokers that ended the window at another epoch than the one in force, with theirs.
+
+    Return none if the window began less than its own length after a transition: brokers may still have been changing.
+    """
+    if window.start_ms - transition_ended_ms < window.end_ms - window.start_ms:
+        return {}
+    return {broker: newest for broker, newest in window.epochs.items() if newest != epoch}
+
+
+def elsewhere_text(elsewhere: Mapping[str, int]) -> str:
+    """List which brokers are at which epoch."""
+    by_epoch: dict[int, list[str]] = defaultdict(list)
+    for broker, epoch in sorted(elsewhere.items()):
+        by_epoch[epoch].append(broker)
+    parts = []
+    for epoch, brokers in sorted(by_epoch.items()):
+        parts.append(f"{name_some(brokers, BROKERS_NAMED_MAX)} at epoch {epoch}")
+    return "; ".join(parts)

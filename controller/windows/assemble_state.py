@@ -16,8 +16,8 @@ from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.schemas.clock_offsets import clock_offsets_ms
-from regraft.schemas.name_some import name_some
 from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
+from regraft.schemas.texts import name_some
 
 BROKERS_NAMED_MAX = 5  # Brokers named in an error; the others are only counted.
 

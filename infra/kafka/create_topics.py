@@ -29,7 +29,7 @@ from regraft.infra.kafka.compare_topics import (
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import is_kafka_ready, open_admin
 from regraft.infra.process.stack_error import StackError
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 from regraft.schemas.topics import CREATE_TIME, DEFAULT_NAMESPACE, NO_AGENT, TOPICS, Topic, topic_names
 
 TIMEOUT_S = 30.0

@@ -1,4 +1,4 @@
-"""Decode records that are indispensable: one that does not decode stops its reader with a sentence.
+"""Read records that are indispensable: one that does not decode stops its reader with a sentence.
 
 Records that are not indispensable become dead letters instead, see :mod:`infra.kafka.dead_letters`.
 """
@@ -10,6 +10,8 @@ from typing import TypeVar
 import msgspec
 from confluent_kafka import Message
 
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.read_messages import read_to_end
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.codec import UndecodableRecordError, decode
 
@@ -38,3 +40,19 @@ def decode_strictly(message: Message, record_type: type[Record]) -> Record | Non
             "that version. If no version can read it, check at the brokers that it is not in force, then write a "
             "record without a value under its key to delete it."
         ) from error
+
+
+def read_newest(kafka: KafkaAccess, topic: str, record_type: type[Record]) -> list[Record] | None:
+    """Return the newest record of each key in the order in which they were stored; None if the end is not reached.
+
+    Raises KafkaException, and UnreadableRecordError if a record does not decode.
+    """
+    messages = read_to_end(kafka, topic)
+    if messages is None:
+        return None
+    newest: dict[bytes | None, Message] = {}
+    for message in messages:
+        newest.pop(message.key(), None)  # The newest version moves to the end.
+        newest[message.key()] = message
+    records = [decode_strictly(message, record_type) for message in newest.values()]
+    return [record for record in records if record is not None]

@@ -12,7 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from regraft.infra.orders.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys
 from regraft.schemas.audit import GivenOrder
 from regraft.schemas.order import Order
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 
 ORDER_AGE_MS_MAX = 5 * 60_000  # From signing to storing in Kafka; a later copy is refused by this.
 ORDER_AHEAD_MS_MAX = 60_000  # How far the signer's clock may be ahead of Kafka's.

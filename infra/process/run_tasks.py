@@ -221,3 +221,33 @@ def _source_digest(package: str) -> str:
         for path in sorted(folder.rglob("*.py")):
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def divide_work(
+    tasks: Sequence[TaskT],
+    run_task: Callable[[TaskT, ReportWork], ResultT],
+    result_type: type[ResultT],
+    advance: ReportDone,
+    noun: str,
+    small_work: int,
+) -> list[ResultT]:
+    """Return the results of tasks, run in this process if their total work is at most ``small_work``.
+
+    Work is in the unit of ``Task.work_count``.
+
+    ``advance(what, work_count)`` and ``noun`` are as in :func:`run_tasks`.
+    """
+    if sum(task.work_count for task in tasks) > small_work:
+        return run_tasks(tasks, run_task, result_type, None, advance, noun)
+    done = 0
+    results = []
+    for number, task in enumerate(tasks):
+        what = progress_text(number, len(tasks), noun, [task])
+
+        def report_work(count: int, what: str = what) -> None:
+            nonlocal done
+            done += count
+            advance(what, done)
+
+        results.append(run_task(task, report_work))
+    return results

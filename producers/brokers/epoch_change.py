@@ -27,7 +27,7 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.broker_state import PlanUnderWay, Tables
 from regraft.producers.brokers.switch_epochs import Draining
 from regraft.schemas.command import Command
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 
 CLIENTS_NAMED_MAX = 3
 CLIENT_WAIT_MS_MAX = 10_000.0  # How long a plan waits for one client's answer; checked when a command repeats.

@@ -13,9 +13,9 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaException, Message
 
+from regraft.infra.kafka.decode_strictly import read_newest
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_messages import read_messages
-from regraft.infra.kafka.read_newest import read_newest
 from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.process.log_sparsely import is_logged
 from regraft.infra.process.stack_error import StackError

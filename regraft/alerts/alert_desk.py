@@ -28,7 +28,7 @@ from regraft.infra.kafka.dead_letters import dead_letter
 from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent, EventKind
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any
 from regraft.alerts.findings import NAMES_MAX
 from regraft.schemas.alert import Alert, AlertStatus
 from regraft.schemas.event import Severity
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 
 ID_CHARACTERS = 24
 

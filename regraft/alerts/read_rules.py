@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regraft.alerts.rule_kinds import KIND_OF, BlastRule, Rule
 from regraft.infra.process.stack_error import CallError
-from regraft.schemas.name_near import name_near
+from regraft.schemas.texts import name_near
 
 DEFAULT_RULES = Path(__file__).parent / "default_rules.toml"
 RULES_MAX = 200

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from regraft.alerts.findings import NAMES_MAX, Finding
 from regraft.alerts.rule_kinds import BlastRule
 from regraft.schemas.alert import AlertStatus
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 
 OVERLAY = "overlay"  # The subject of the alert.
 SINGLE_SOURCES = ("queue.", "broker.")  # Each alert on these concerns one broker.

@@ -21,8 +21,8 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan, Verdict
 from regraft.schemas.plan_life import LIFE, committed_ms
 from regraft.schemas.registry import NEWER
+from regraft.schemas.texts import window_name
 from regraft.schemas.topics import ALERTS
-from regraft.schemas.write_times import window_name
 
 ALL_PLANS = "plans"  # The subject of alerts about plans in general.
 ALL_ORDERS = "orders"

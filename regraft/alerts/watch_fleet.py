@@ -14,9 +14,9 @@ from regraft.alerts.findings import NAMES_MAX, Finding, RaisedAlerts
 from regraft.alerts.rule_kinds import FleetRule
 from regraft.schemas.alert import AlertStatus
 from regraft.schemas.member import Member, MemberState
-from regraft.schemas.name_some import name_some
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE
+from regraft.schemas.texts import name_some
 
 OVERLAY = "overlay"  # The subject of alerts about the overlay as a whole.
 MEMBERS_MAX = 100_000  # More brokers than any fleet has; the topic is compacted.

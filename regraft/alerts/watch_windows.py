@@ -16,8 +16,8 @@ from regraft.alerts.gather_windows import SeenWindow
 from regraft.alerts.rule_kinds import GrowthRule, LevelRule, QueueScope, Rule, SilentRule
 from regraft.schemas.alert import AlertStatus
 from regraft.schemas.clock_offsets import clock_offsets_ms, offset_text
-from regraft.schemas.name_some import name_some
 from regraft.schemas.state import QueueState
+from regraft.schemas.texts import name_some
 
 ALL_WINDOWS = "windows"  # The subject of alerts about windows in general.
 GONE = "It is no longer reported."

@@ -11,7 +11,7 @@ from regraft.schemas.sampled_blocks import RUNS, SampleRule, Sampling, sample_ma
 from regraft.schemas.state import QueueState
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery, TelemetryBatch
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 __all__ = [
     "BLOCK_SIZE",

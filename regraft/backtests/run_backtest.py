@@ -25,10 +25,10 @@ from regraft.backtests.run_closed_loop import ClosedLoopTask, duration_s_max, ru
 from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.settings.controller_settings import ControllerSettings
+from regraft.infra.process.run_tasks import divide_work
 from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
-from regraft.recordings.divide_work import divide_work
 from regraft.schemas.topics import CLIENTS, MEMBERS
 from regraft.schemas.units import SECOND_MS
 from regraft.settings.read_sources import Flags

@@ -22,8 +22,7 @@ from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, Mo
 from regraft.backtests.choose_settings import CHOICE_HEADS, Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
 from regraft.infra.process.measured_figures import Figure, run_facts
-from regraft.report_page.html_elements import html_table, number_text
-from regraft.report_page.page_theme import THEME_CSS, follow_theme
+from regraft.report_page.html_elements import THEME_CSS, follow_theme, html_table, number_text
 from regraft.schemas.status_file import replace_file
 
 NAME_WIDTH_MIN = 11

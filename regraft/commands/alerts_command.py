@@ -17,7 +17,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.commands.print_table import print_table
 from regraft.infra.process.exit_codes import EXIT_FAILED
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 
 if TYPE_CHECKING:
     from regraft.recordings.rehearse_rules import Rehearsal, RehearsalSettings, RehearsedChange

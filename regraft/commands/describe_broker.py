@@ -10,7 +10,7 @@ import msgspec
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import BrokerFacts, Member, PeerCost, Position
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 
 LINKS_SHOWN = 5
 

@@ -47,7 +47,7 @@ def give_order(
     exits with 1 and the reason if the controller refuses it.
     """
     from regraft.infra.orders.send_orders import send_order
-    from regraft.run_records.read_audit import AuditTail
+    from regraft.run_records.read_topics import AuditTail
     from regraft.schemas.remote_registry import use_registry
     from regraft.stages.run_loop import require_kafka
 

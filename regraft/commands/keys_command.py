@@ -61,7 +61,7 @@ def create(
 def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
     """Show the keys that stages with these settings trust, their expiry and the orders that they may sign."""
     from regraft.infra.orders.order_keys import OrderKeyError, read_trusted_keys
-    from regraft.schemas.write_times import time_text
+    from regraft.schemas.texts import time_text
 
     settings = settings_of(assignments, settings_file).orders
     file = settings.trusted_file

@@ -135,9 +135,9 @@ def audit(
 
     Examples: `regraft audit`; `regraft audit --about plan-7 --json`.
     """
-    from regraft.run_records.read_audit import read_audit
+    from regraft.run_records.read_topics import read_audit
     from regraft.schemas.remote_registry import use_registry
-    from regraft.schemas.write_times import time_text
+    from regraft.schemas.texts import time_text
     from regraft.stages.run_loop import require_kafka
 
     kafka = settings_of(assignments, settings_file, bootstrap).kafka

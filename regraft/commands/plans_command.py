@@ -22,7 +22,7 @@ from regraft.infra.process.stack_error import CallError, StackError
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.plan_life import LIFE, why_order_refused
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings

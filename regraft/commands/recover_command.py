@@ -100,7 +100,7 @@ def recover(
 def _restore(file: Path, settings: Settings, *, is_confirmed: bool) -> None:
     """Restore a backup, or show what it would restore."""
     from regraft.recordings.restore_topics import open_backup, restore
-    from regraft.schemas.write_times import time_text
+    from regraft.schemas.texts import time_text
     from regraft.settings.shape_topics import create_run_topics
 
     kafka = settings.kafka

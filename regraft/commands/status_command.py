@@ -16,8 +16,8 @@ from regraft.commands.describe_broker import since_text
 from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_OK
 from regraft.schemas.loop_verdict import HEALTHY
-from regraft.schemas.name_some import name_some
 from regraft.schemas.sampled_blocks import share_text
+from regraft.schemas.texts import name_some
 from regraft.stages.explain_decision import decision_line
 
 CLOCKS_SHOWN = 5

@@ -19,7 +19,7 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from regraft.schemas.plan_life import why_order_refused
-from regraft.schemas.shown_fleet import ShownFleet
+from regraft.schemas.shown_state import ShownFleet
 from regraft.schemas.units import MINUTE_MS
 
 REASON_LENGTH_MIN = 3

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.live_view import ShownWindow
+from regraft.schemas.shown_state import CostPoint
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from regraft.inventories.found_brokers import counted
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 
 TRIANGLE_BROKERS_MAX = 1_000  # Some seconds; the work grows with the cube.
 DETOUR_FACTOR = 1.1  # Measured delays of shorter detours are noise.

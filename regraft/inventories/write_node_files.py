@@ -19,8 +19,8 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.find_connectors import known_names
 from regraft.producers.nodes.node_setup import address_of
-from regraft.schemas.name_near import name_near
 from regraft.schemas.safe_names import safe_name
+from regraft.schemas.texts import name_near
 from regraft.settings.connector_models import connector_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models
 from regraft.settings.settings_example import plain_table

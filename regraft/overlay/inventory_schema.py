@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from regraft.schemas.bounds import NAME_LENGTH_MAX
-from regraft.schemas.name_near import name_near
+from regraft.schemas.texts import name_near
 from regraft.schemas.topics import AGENT_PATTERN
 
 SCHEMA_FIELD = "$schema"  # Editors read it to find the schema; an inventory may have it.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from regraft.infra.process.run_tasks import ReportDone
+from regraft.infra.process.run_tasks import ReportDone, divide_work
 from regraft.producers.recordings.read_recording import Recording
 from regraft.recordings.aggregate_span import (
     RecordedPlan,
@@ -25,7 +25,6 @@ from regraft.recordings.aggregate_span import (
     aggregate_span,
     opened_recording,
 )
-from regraft.recordings.divide_work import divide_work
 from regraft.run_records.replay_register import ClientChange
 from regraft.streaming.streaming_settings import EventBounds
 

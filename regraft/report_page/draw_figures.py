@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
-from regraft.report_page.page_theme import INK, LINE, LOAD, PAPER, SOFT, follow_theme
+from regraft.report_page.html_elements import INK, LINE, LOAD, PAPER, SOFT, follow_theme
 from regraft.run_records.run_record import RunRecord
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, committed_ms
-from regraft.schemas.write_figures import figure as figure_text
+from regraft.schemas.texts import figure as figure_text
 
 # Okabe-Ito: distinguishable with any colour vision; lines differ in style as well.
 PRESENT_COLOUR = "#0072b2"

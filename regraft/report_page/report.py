@@ -12,9 +12,8 @@ from typing import Any
 
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
-from regraft.report_page.html_elements import Markup, html_table, known_text, number_text, times_text
+from regraft.report_page.html_elements import THEME_CSS, Markup, html_table, known_text, number_text, times_text
 from regraft.report_page.kind_pages import page_of
-from regraft.report_page.page_theme import THEME_CSS
 from regraft.report_page.report_outages import outage_part
 from regraft.report_page.report_planners import planner_part
 from regraft.run_records.group_changes import group_changes

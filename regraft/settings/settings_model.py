@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic import model_validator as validated_by
 from pydantic_core import PydanticCustomError
 
-from regraft.schemas.name_near import name_near
+from regraft.schemas.texts import name_near
 from regraft.settings.moved_settings import RENAMED, fixed_text, text_with
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.

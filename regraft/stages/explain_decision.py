@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from regraft.schemas.live_view import LiveView, ShownDecision, ShownProposal
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 
 REASONS_SHOWN = 3
 NOTHING_PROPOSED = "no planner proposes a change: the overlay suits the traffic"

@@ -27,11 +27,11 @@ from regraft.run_records.run_record import (
     WindowCost,
 )
 from regraft.schemas.bounds import TIME_MS_MAX
-from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import Plan
+from regraft.schemas.shown_state import CostPoint
 from regraft.stages.show_run import Frame
 
 Document = Mapping[str, Any]

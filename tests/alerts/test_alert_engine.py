@@ -12,7 +12,7 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.state import BrokerClock
-from regraft.schemas.write_times import window_name
+from regraft.schemas.texts import window_name
 from tests.alerts.scripted_alerts import (
     BEGIN_MS,
     BROKERS,

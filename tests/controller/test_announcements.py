@@ -9,7 +9,7 @@ from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.event import EventKind
 from regraft.schemas.member import BrokerFacts, MemberState, PeerCost, Position
 from regraft.schemas.order import OrderKind
-from regraft.schemas.shown_fleet import ShownAnnounced
+from regraft.schemas.shown_state import ShownAnnounced
 from tests.controller.scripted_fleet import ScriptedFleet
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY

@@ -8,7 +8,7 @@ from regraft.schemas.codec import decode, encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.order import Order, OrderKind
-from regraft.schemas.shorten_text import CUT, shortened
+from regraft.schemas.texts import CUT, shortened
 from tests.controller.scripted_fleet import ScriptedFleet
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY, far_ends

@@ -9,8 +9,7 @@ import pytest
 from regraft.schemas.live_view import LiveView, encode_keys
 from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING
 from regraft.schemas.plan import PlanPhase
-from regraft.schemas.shown_fleet import ShownFleet, ShownMember
-from regraft.schemas.shown_limits import ShownLimits
+from regraft.schemas.shown_state import ShownFleet, ShownLimits, ShownMember
 from regraft.stages.judge_status import ServiceState, judge_status
 from tests.dashboard.test_poll_view import ScriptedPoller
 from tests.schemas.shown_views import shown_plan, shown_window, view_of

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.live_view import (
     COUNTS,
@@ -26,6 +25,7 @@ from regraft.schemas.live_view import (
 )
 from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase, Verdict
+from regraft.schemas.shown_state import DecisionTimes
 from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, shown_window, view_of
 
 

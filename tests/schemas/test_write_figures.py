@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Points in time in texts are in UTC and marked as such."""
 
-from regraft.schemas.write_times import time_text, window_name
+from regraft.schemas.texts import time_text, window_name
 
 
 def test_a_time_is_given_in_utc() -> None:

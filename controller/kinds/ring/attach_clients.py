@@ -15,7 +15,7 @@ from regraft.controller.state.find_homes import strayed_users
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets
-from regraft.schemas.name_some import name_some
+from regraft.schemas.texts import name_some
 
 NAMED_MAX = 3  # Publishers named; the others are only counted.
 

@@ -20,7 +20,7 @@ from regraft.overlay.scot.scot_costs import scot_breakdown
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import ClientMove
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 HOMES_TRIED_MAX = 8  # For each publisher: a repair must be fast.
 

@@ -25,7 +25,7 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import scot_breakdown
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import OFF_RING, ClientMove, Proposal, Verdict, slot_text
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 
 def publishers_leaving(

@@ -1,4 +1,7 @@
-"""Describe in one sentence what moves of publishers do: messages and delay before and after."""
+"""Price moves of publishers on a tree, and describe them in one sentence: messages and delay before and after.
+
+Publishers do not influence each other's cost, so each move counts alone.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,25 @@ from collections.abc import Sequence
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.schemas.plan import ClientMove
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
+
+
+def move_gain_per_s(state: TreeState, move: ClientMove) -> float:
+    """Return what one move saves of the overlay's cost; negative if it costs more."""
+    costs, index = state.publisher_costs, state.inventory.index
+    row = costs.costs_per_s[costs.place_of(move.client)]
+    return float(row[index[move.home_from]] - row[index[move.home_to]])
+
+
+def present_cost_per_s(state: TreeState) -> float:
+    """Return the cost of all publishers whose home is known, at their homes."""
+    costs, index = state.publisher_costs, state.inventory.index
+    homes = state.configuration.home_of
+    return float(
+        sum(
+            costs.costs_per_s[place, index[homes[name]]] for place, name in enumerate(costs.publishers) if name in homes
+        )
+    )
 
 
 def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:

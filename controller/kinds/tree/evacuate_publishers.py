@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from regraft.controller.kinds.overlay_kind import EVACUATION
-from regraft.controller.kinds.tree.describe_moves import effect_text
-from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from regraft.controller.kinds.tree.describe_moves import effect_text, move_gain_per_s, present_cost_per_s
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.planner_interface import emptying_proposal, moving_proposal
 from regraft.overlay.tree.publisher_placement import PublisherPlacement

@@ -23,7 +23,7 @@ from regraft.overlay.tree.join_fragments import JoinedFragments, join_fragments
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.schemas.plan import ClientMove
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 
 def repaired_tree(present: TreeConfiguration, task: RepairTask, degree_max: int) -> Repair:

@@ -31,7 +31,7 @@ from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.arrays import Floats
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 
 @dataclass(frozen=True, eq=False)

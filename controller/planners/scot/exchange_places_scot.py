@@ -17,7 +17,7 @@ from regraft.overlay.scot.scot_slots import Regions, id_moves_between, slots_of
 from regraft.overlay.scot.slot_costs import SlotCosts
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 PLANNER = "exchange_places_scot"
 

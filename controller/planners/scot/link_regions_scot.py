@@ -21,7 +21,7 @@ from regraft.overlay.scot.slot_costs import RegionLinks, SlotCosts
 from regraft.overlay.scot.structured_cyclic import OverlayShapeError
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 PLANNER = "link_regions_scot"
 

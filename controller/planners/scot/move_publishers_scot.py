@@ -11,7 +11,7 @@ from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec, moving_proposal
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 PLANNER = "move_publishers_scot"
 

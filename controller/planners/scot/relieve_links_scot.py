@@ -20,7 +20,7 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import link_crossings
 from regraft.schemas.plan import ClientMove, Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 
 @dataclass(frozen=True)

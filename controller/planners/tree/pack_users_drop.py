@@ -27,7 +27,7 @@ from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import HomeMove, Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 PLANNER = "pack_drop"
 TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.

@@ -16,7 +16,7 @@ from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelect
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 PLANNER = "relocate_publisher_grape"
 

@@ -22,7 +22,7 @@ from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import ClientMove, Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 PLANNER = "relocate_publisher_pop"
 NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).

@@ -16,8 +16,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.kinds.tree.describe_moves import effect_text
-from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from regraft.controller.kinds.tree.describe_moves import effect_text, move_gain_per_s, present_cost_per_s
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import SessionSettings
 from regraft.controller.planners.tree.steps.search_homes import HomeSearch

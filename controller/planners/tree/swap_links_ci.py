@@ -21,7 +21,7 @@ from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 Paths = NDArray[np.intp]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from regraft.producers.nodes.amqp.amqp_keys import binding_key_of
 from regraft.producers.nodes.amqp.drive_pika import ClosedError, PikaChannel
-from regraft.producers.nodes.connectors.asked_subjects import AskedSubjects
+from regraft.producers.nodes.connectors.wanted_subjects import AskedSubjects
 
 EVERYTHING = "#"
 KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.

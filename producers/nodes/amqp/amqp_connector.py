@@ -34,9 +34,9 @@ from regraft.producers.nodes.amqp.ask_rabbit import bindings_of
 from regraft.producers.nodes.amqp.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.connectors.ask_api import NoAnswerError
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
+from regraft.producers.nodes.connectors.connector_addresses import RetryPause
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
-from regraft.producers.nodes.connectors.retry_pause import RetryPause
 from regraft.schemas.safe_names import safe_name
 
 log = structlog.get_logger(__name__)

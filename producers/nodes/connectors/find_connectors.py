@@ -26,7 +26,7 @@ from regraft.producers.nodes import BUILT_IN
 from regraft.producers.nodes.connectors.connector import ConnectorError
 from regraft.producers.nodes.connectors.connector_addresses import split_connector
 from regraft.producers.nodes.connectors.connector_spec import AnyConnectorSpec, ConnectorSpec
-from regraft.schemas.name_near import name_near
+from regraft.schemas.texts import name_near
 
 GROUP = "regraft.connectors"
 

@@ -1,10 +1,12 @@
-"""Count how often each subject is wanted at a broker, and report the first and the last time. Pure."""
+"""Which subjects are wanted at a broker, and which of those wanted elsewhere a connector asks its broker for. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+
+ASKED_MAX = 2_000  # Beyond this, one wildcard costs the broker less than as many subscriptions.
 
 
 class WantedSubjects:
@@ -44,3 +46,27 @@ class WantedSubjects:
             self._on_interest(subject, False)
         for subject in sorted(set(self._counts) - before):
             self._on_interest(subject, True)
+
+
+class AskedSubjects:
+    """The subjects of one connector. It begins with ``everything``, until someone says what is wanted."""
+
+    def __init__(self, everything: str) -> None:
+        self._everything = everything
+        self.asked: set[str] = {everything}
+
+    def add(self, subjects: Collection[str]) -> list[str]:
+        """Note further subjects; return those to ask for."""
+        if self._everything in self.asked:
+            return []
+        new = set(subjects) - self.asked
+        if len(self.asked) + len(new) > ASKED_MAX:
+            new = {self._everything}
+        self.asked |= new
+        return sorted(new)
+
+    def replace(self, subjects: Collection[str]) -> tuple[list[str], list[str]]:
+        """Note all that is wanted; return what to ask for, and what no longer."""
+        target = set(subjects) if len(subjects) <= ASKED_MAX else {self._everything}
+        before, self.asked = self.asked, target
+        return sorted(target - before), sorted(before - target)

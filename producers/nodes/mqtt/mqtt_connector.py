@@ -26,10 +26,9 @@ from mqtt5 import PublishPacket, QoS, TopicFilter
 from regraft.producers.nodes.connectors.agent_line import AgentLine
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine, PlainConnector
-from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses
+from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses, RetryPause
 from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
-from regraft.producers.nodes.connectors.retry_pause import RetryPause
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
 from regraft.producers.nodes.mqtt.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.mqtt.mosquitto_reports import MosquittoReports, comes_true, knocking

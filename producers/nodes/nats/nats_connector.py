@@ -21,12 +21,11 @@ from typing import Any
 import structlog
 
 from regraft.producers.nodes.connectors.agent_line import ASKED, AgentLine
-from regraft.producers.nodes.connectors.asked_subjects import AskedSubjects
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
-from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses
+from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses, RetryPause
 from regraft.producers.nodes.connectors.connector_checks import TOO_LARGE, ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
-from regraft.producers.nodes.connectors.retry_pause import RetryPause
+from regraft.producers.nodes.connectors.wanted_subjects import AskedSubjects
 from regraft.producers.nodes.nats.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.nats.local_streams import LocalStreams
 from regraft.producers.nodes.nats.nats_interest import NatsInterest

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 from nats.aio.client import Client
 
-from regraft.producers.nodes.connectors.asked_subjects import AskedSubjects
+from regraft.producers.nodes.connectors.wanted_subjects import AskedSubjects
 
 log = structlog.get_logger(__name__)
 

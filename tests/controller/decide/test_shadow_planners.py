@@ -10,9 +10,9 @@ from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import EventKind, Severity
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict
+from regraft.schemas.shown_state import DecisionTimes
 from tests.controller.named_planners import name_planner
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors.asked_subjects import ASKED_MAX
 from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.producers.nodes.connectors.wanted_subjects import ASKED_MAX
 from regraft.producers.nodes.nats import nats_subscriptions
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until

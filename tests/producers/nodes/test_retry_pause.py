@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.nodes.connectors.retry_pause import RETRY_S, RETRY_S_MAX, RetryPause
+from regraft.producers.nodes.connectors.connector_addresses import RETRY_S, RETRY_S_MAX, RetryPause
 
 
 @given(st.lists(st.floats(0.0, RETRY_S_MAX, exclude_max=True) | st.none(), max_size=12))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, CostPoint, Mode, Outcome
 from regraft.backtests.draw_backtest import COLOURS, DASHES, draw_costs, line_styles, spread
-from regraft.report_page.page_theme import THEME_CSS
+from regraft.report_page.html_elements import THEME_CSS
 
 CONTRAST_MIN = 3.0  # WCAG 2.2, 1.4.11, for graphical objects.
 PAGES = re.findall(r"--page: (#\w+)", THEME_CSS)

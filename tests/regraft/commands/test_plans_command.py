@@ -24,8 +24,7 @@ from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.orders.order_keys import OrderSettings, create_signing_key
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
-from regraft.run_records.read_audit import read_audit
-from regraft.run_records.read_topics import read_whole
+from regraft.run_records.read_topics import read_audit, read_whole
 from regraft.schemas.audit import GivenOrder
 from regraft.schemas.codec import encode
 from regraft.schemas.order import Order, OrderKind

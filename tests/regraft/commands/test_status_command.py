@@ -19,8 +19,7 @@ from regraft.schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWi
 from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX
 from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase
-from regraft.schemas.shown_fleet import ShownAnnounced, ShownFleet, ShownMember, ShownRepair
-from regraft.schemas.shown_limits import ShownLimits
+from regraft.schemas.shown_state import ShownAnnounced, ShownFleet, ShownLimits, ShownMember, ShownRepair
 from regraft.stages.judge_status import ServiceState, judge_status
 from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 

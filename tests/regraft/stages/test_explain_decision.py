@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from regraft.schemas.live_view import ShownDecision
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from regraft.schemas.write_times import time_text
+from regraft.schemas.texts import time_text
 from regraft.stages.explain_decision import NOTHING_PROPOSED, decision_line, decision_of
 from tests.controller.execute.test_review_plans import far_ends, overlay_of
 from tests.controller.scripted_overlay import ScriptedOverlay

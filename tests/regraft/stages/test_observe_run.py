@@ -6,12 +6,11 @@ from msgspec.structs import replace
 
 from regraft.run_records.run_record import HorizonUse
 from regraft.schemas.bounds import TIME_MS_MAX
-from regraft.schemas.decision_times import DecisionTimes
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.live_view import Horizon, LiveView, encode_view
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import REPAIR, PlanPhase
-from regraft.schemas.shown_fleet import ShownFleet, ShownMember
+from regraft.schemas.shown_state import DecisionTimes, ShownFleet, ShownMember
 from regraft.stages.observe_run import RunObserver
 from tests.regraft.canned_run import START_MS, small_plan
 from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, view_of

@@ -15,7 +15,7 @@ from regraft.controller.planners.shared_settings import ReassignmentSettings
 from regraft.overlay.ring.ring_costs import topic_costs
 from regraft.overlay.ring.ring_reassignment import Mapping, RingProblem
 from regraft.schemas.plan import IdMove, Proposal
-from regraft.schemas.write_figures import figure
+from regraft.schemas.texts import figure
 
 
 def reassigning_proposals(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from regraft.controller.kinds.tree.describe_moves import move_gain_per_s, present_cost_per_s
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.shared_settings import Order
 from regraft.controller.state.planner_interface import moving_proposal
