@@ -21,7 +21,7 @@ from regraft.producers.nodes.connectors.find_connectors import known_names
 from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.texts import name_near
-from regraft.settings.connector_models import connector_models
+from regraft.settings.named_tables import connector_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models
 from regraft.settings.settings_example import plain_table
 

@@ -26,7 +26,7 @@ from regraft.schemas.state import WindowClosed
 from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WINDOWS
 from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.moved_settings import FIXED, with_new_names
-from regraft.settings.planner_models import planner_models
+from regraft.settings.named_tables import planner_models
 from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings, load_settings, section_models
 from regraft.settings.settings_model import SettingsModel

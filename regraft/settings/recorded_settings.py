@@ -13,8 +13,8 @@ from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.read_recording import RecordingInfo
 from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.moved_settings import with_new_names
+from regraft.settings.named_tables import planner_models
 from regraft.settings.place_demo import ensure_inventory
-from regraft.settings.planner_models import planner_models
 from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings, SettingsError, load_settings, section_models
 

@@ -202,8 +202,8 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
 
     ``file`` defaults to the one that ``REGRAFT_SETTINGS`` names, if any.
     """
-    from regraft.settings.connector_models import read_connectors
-    from regraft.settings.planner_models import read_planners  # Imports numpy, which most commands do not need.
+    # Imports numpy, which most commands do not need.
+    from regraft.settings.named_tables import read_connectors, read_planners
 
     with collect_errors() as errors:
         errors += variable_errors(os.environ, (*section_models(), *NAMED))
@@ -227,8 +227,7 @@ def _compose(
     models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel], connectors: Mapping[str, SettingsModel]
 ) -> Settings:
     """Build the settings and fill in what stages share, so that they cannot disagree."""
-    from regraft.settings.connector_models import to_connector_settings
-    from regraft.settings.planner_models import to_planner_settings
+    from regraft.settings.named_tables import to_connector_settings, to_planner_settings
 
     shapes = sections()
     run: RunSettings = to_dataclass(models["run"], RunSettings)

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from regraft.settings.connector_models import connector_models
 from regraft.settings.fixed_settings import RECORDED
-from regraft.settings.planner_models import planner_models
+from regraft.settings.named_tables import connector_models, planner_models
 from regraft.settings.run_settings import Settings, section_models
 from regraft.settings.settings_model import NONE_WORD, SettingsModel
 

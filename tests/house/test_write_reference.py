@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from regraft.cli import app
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
-from regraft.settings.planner_models import planner_models
+from regraft.settings.named_tables import planner_models
 from regraft.settings.run_settings import section_models
 from regraft.settings.settings_environment import OTHER_NAMES, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel

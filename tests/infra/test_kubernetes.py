@@ -14,7 +14,7 @@ from typer.main import get_command
 from regraft import __version__
 from regraft.cli import app
 from regraft.commands.stage_command import StageName
-from regraft.settings.connector_models import connector_models
+from regraft.settings.named_tables import connector_models
 from regraft.settings.run_settings import load_settings, section_models
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.connectors.connector_errors import connector_errors
 from regraft.producers.nodes.connectors.find_connectors import CONNECTORS, spec_of
-from regraft.settings.connector_models import connector_models
+from regraft.settings.named_tables import connector_models
 from tests.producers.nodes.given_settings import given_settings
 
 PLAIN = NodeSettings("none:1", Path("inventory.json"), Path("status.json"), broker="b01")

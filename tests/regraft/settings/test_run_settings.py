@@ -11,7 +11,7 @@ from regraft.commands.parse_assignments import parse_assignments
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.settings.fixed_settings import at_speed
-from regraft.settings.planner_models import planner_models
+from regraft.settings.named_tables import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
 from regraft.settings.settings_example import example_text, servers_text, settings_text, toml_text
 from regraft.settings.settings_model import SettingsModel, collect_errors, settings_model, to_dataclass
