@@ -6,7 +6,7 @@ Out: addresses and the supervisor. The caller adds the processes of the stages b
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from regraft.infra.local.find_java import find_java
 from regraft.infra.local.kafka_server import HEAP_MB, start_kafka_service
 from regraft.infra.local.secure_kafka import SecuredKafka, secure_kafka
 from regraft.infra.local.secure_valkey import start_secured_valkey
-from regraft.infra.local.service import RestartPolicy, Service, ServiceEvent, always_ready
+from regraft.infra.local.service import Service, ServiceEvent
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.local.valkey_server import URL_VARIABLES, external_redis_url, is_redis_ready, start_valkey_service
 from regraft.infra.process.check_disk import FREE_MB_MIN, check_disk
@@ -129,33 +129,6 @@ class LocalStack:
         stack = self.environment()
         added = [replace(service, environment={**stack, **service.environment}) for service in services]
         self.supervisor.start(*added, on_wait=on_wait)
-
-    def add_module(
-        self,
-        name: str,
-        arguments: Sequence[str],
-        *,
-        ready: Callable[[], bool] = always_ready,
-        ready_timeout_s: float = 120.0,
-        finishes: bool = False,
-        restart: RestartPolicy | None = None,
-        environment: Mapping[str, str] | None = None,
-        grace_s: float = 20.0,
-    ) -> None:
-        """Start ``python ARGUMENT...`` of this interpreter as a service; its log is ``run_dir/logs/NAME.log``."""
-        self.add(
-            Service(
-                name=name,
-                command=(sys.executable, *arguments),
-                log_file=self.run_dir / "logs" / f"{name}.log",
-                environment=environment or {},
-                ready=ready,
-                ready_timeout_s=ready_timeout_s,
-                finishes=finishes,
-                restart=restart or RestartPolicy(),
-                grace_s=grace_s,
-            )
-        )
 
     def _start_kafka(self, supervisor: Supervisor, secured: SecuredKafka | None) -> str:
         external = self._environ.get(BOOTSTRAP_VARIABLE)

@@ -193,11 +193,3 @@ def end_session(spark: SparkSession) -> None:
     """Stop a session; do nothing if its Java has already ended."""
     with suppress(Py4JError, OSError):
         spark.stop()
-
-
-def submit_arguments(settings: Mapping[str, str], *, master: str = LOCAL_MASTER) -> list[str]:
-    """Return the settings as arguments of ``spark-submit``, to be placed before the job's file."""
-    arguments = ["--master", master]
-    for key, value in settings.items():
-        arguments += ["--conf", f"{key}={value}"]
-    return arguments

@@ -9,13 +9,12 @@ from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
-from regraft.overlay.tree.tree_configuration import DegreeError, TreeConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from regraft.schemas.arrays import Flags, Floats
 
 __all__ = [
-    "DegreeError",
     "Flags",
     "Floats",
     "HopDelays",

@@ -23,7 +23,7 @@ from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
 from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.connectors.subject_filters import filter_of
 from regraft.producers.nodes.links.carried_messages import (
     CONTROL_TYPES,
@@ -43,6 +43,7 @@ from regraft.schemas.codec import decode, encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.telemetry import QueueSample, TelemetryBatch
 from regraft.schemas.wire_grammar import block_error, subject_error
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.node_fleet import MemoryPorts
 
 NOW_MS = 1.8e12

@@ -13,7 +13,7 @@ import pytest
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import is_kafka_ready
 from regraft.infra.local.local_stack import LocalStack, RunDirInUseError
-from regraft.infra.local.service import ServiceEventKind
+from regraft.infra.local.service import Service, ServiceEventKind
 from regraft.infra.local.valkey_server import is_redis_ready
 from regraft.infra.process.check_disk import DiskFullError
 from regraft.infra.process.find_port import LOOPBACK, PortInUseError
@@ -105,9 +105,10 @@ def test_two_stacks_at_once_do_not_interfere(tmp_path: Path) -> None:
             assert is_kafka_ready(KafkaAccess(stack.bootstrap))
             assert is_redis_ready(stack.redis_url)
         script = "import os; print(os.environ['REGRAFT_KAFKA_BOOTSTRAP'], os.environ['REGRAFT_REDIS_URL'])"
-        two.add_module("asker", ["-c", script], finishes=True)
+        log_file = tmp_path / "two" / "logs" / "asker.log"
+        two.add(Service("asker", (sys.executable, "-c", script), log_file, finishes=True))
         assert two.supervisor.wait_end("asker", ENOUGH_S) == 0
-        addresses = (tmp_path / "two" / "logs" / "asker.log").read_text().split()
+        addresses = log_file.read_text().split()
         assert addresses == [two.bootstrap, two.redis_url]
     stopped = [event.service for event in one.supervisor.events if event.kind is ServiceEventKind.STOPPED]
     assert stopped == ["valkey", "kafka"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.local.spark_session import base_configuration, is_submitted, submit_arguments, with_task_retries
+from regraft.infra.local.spark_session import base_configuration, is_submitted, with_task_retries
 
 # A space, quotes, signs of URIs, escapes and variables, and letters outside Latin-1.
 ODD_NAME = """my "run's" 100%20 #1? a\\tb ${x} łódź😀"""
@@ -80,13 +80,6 @@ def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:
     assert len(settings["spark.jars"].split(",")) == 4
     assert "spark.jars.packages" not in settings
     assert settings["spark.sql.shuffle.partitions"] == "4"
-
-
-def test_submit_arguments_carry_every_setting() -> None:
-    """spark-submit gets the same settings as arguments."""
-    assert submit_arguments({"a": "1", "b": "2"}, master="local[1]") == [
-        "--master", "local[1]", "--conf", "a=1", "--conf", "b=2",
-    ]  # fmt: skip
 
 
 def test_submitted_job_is_recognised() -> None:

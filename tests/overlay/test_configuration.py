@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from regraft.controller.planners.tree.swap_links_ci import paths_within
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
-from regraft.overlay.tree.tree_configuration import DegreeError, NotATreeError, TreeConfiguration, check_degree
+from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from tests.overlay.small_overlays import brokers_named, line_of
 
 
@@ -63,14 +63,6 @@ def test_impossible_replacement_is_refused(
     """The message names an epoch that does not grow, an absent link, a present link or a cut tree."""
     with pytest.raises(ValueError, match=why):
         line_of(4).replaced(epoch, [removed], [added])
-
-
-def test_degree_above_the_cap_is_refused() -> None:
-    """The message names the broker, its number of links and the limit."""
-    star = TreeConfiguration.of(0, "abcd", [("a", "b"), ("a", "c"), ("a", "d")])
-    check_degree(star, 3)
-    with pytest.raises(DegreeError, match="a would have 3 links, but the limit is 2"):
-        check_degree(star, 2)
 
 
 @given(st.integers(2, 30), st.integers(2, 5), st.integers(0, 2**32))

@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.api.overlays import DeliverySets, Inventory
-from regraft.api.trees import DegreeError, TreeConfiguration
+from regraft.api.trees import TreeConfiguration
 
 BROKERS_MAX = 8  # 262,144 trees take milliseconds and 6 MB; the 4.8 million of nine brokers would take 150 MB.
+
+
+class DegreeError(ValueError):
+    """A broker would have more links than the cap allows."""
 
 
 class TooManyTreesError(ValueError):

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.api.overlays import DeliverySets, Inventory
-from regraft.api.trees import DegreeError, TreeConfiguration, overlay_cost
+from regraft.api.trees import TreeConfiguration, overlay_cost
 from regraft_lab.psoop.exact_optimum import (
     BROKERS_MAX,
+    DegreeError,
     TooManyTreesError,
     all_trees,
     exact_optimum,

@@ -70,10 +70,6 @@ class StructuredCyclicOverlay:
         others = (cluster for cluster in range(self.cluster_count) if cluster != broker.cluster)
         return [ScotBroker(broker.region, cluster) for cluster in others]
 
-    def is_edge(self, broker: ScotBroker) -> bool:
-        """Return True if the broker has at most one neighbour in its cluster; otherwise it is an inner broker."""
-        return len(self.tree[broker.region]) <= 1
-
 
 def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> StructuredCyclicOverlay:
     """Return the overlay over a tree with at least one link.
@@ -86,21 +82,6 @@ def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> S
             raise OverlayShapeError(f"link {one}-{other} is given twice: name each link of the tree once")
         tree.add_edge(one, other)
     return StructuredCyclicOverlay(tree, cluster_count)
-
-
-def check_scot_links(overlay: StructuredCyclicOverlay, links: Iterable[tuple[ScotBroker, ScotBroker]]) -> None:
-    """Check that the links are exactly those of the overlay.
-
-    Raises OverlayShapeError with the first link that is missing or does not belong to it.
-    """
-    wanted = {frozenset(link) for link in (*overlay.a_links(), *overlay.i_links())}
-    given = {frozenset(link) for link in links}
-    for problem, differing in (("is missing", wanted - given), ("is not a link of it", given - wanted)):
-        if differing:
-            named = min(" to ".join(f"({each.region}, {each.cluster})" for each in sorted(link)) for link in differing)
-            raise OverlayShapeError(
-                f"{named} {problem} ({len(differing)} such): link every cluster of a region in the same way"
-            )
 
 
 def _check(tree: nx.Graph[str], cluster_count: int) -> None:

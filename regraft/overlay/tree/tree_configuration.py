@@ -18,10 +18,6 @@ class NotATreeError(LinkError):
     """The links do not form one tree over the brokers; the message says what is wrong."""
 
 
-class DegreeError(ValueError):
-    """A broker would have more links than the cap allows."""
-
-
 @dataclass(frozen=True)
 class TreeConfiguration:
     """A spanning tree over brokers and the homes of publishers, numbered by the epoch.
@@ -243,10 +239,3 @@ class TreeConfiguration:
         """A fingerprint of epoch, brokers and links, to check that two parties mean the same tree."""
         text = "\n".join([str(self.epoch), *self.brokers, *(f"{a} {b}" for a, b in self.links)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def check_degree(configuration: TreeConfiguration, degree_max: int) -> None:
-    """Raise DegreeError if a broker has more than ``degree_max`` links."""
-    for broker, peers in configuration.neighbours.items():
-        if len(peers) > degree_max:
-            raise DegreeError(f"{broker} would have {len(peers)} links, but the limit is {degree_max}")

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regraft.producers.nodes.connectors import ask_api
-from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
+from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.nats import jetstream_ingress
 from regraft.producers.nodes.nats.nats_subscriptions import reach_server
 from regraft.producers.nodes.node_setup import connector_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.given_settings import given_settings
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, needs_rabbit, shared_rabbit

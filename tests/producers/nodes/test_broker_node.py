@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable
 
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.nodes.connectors.connector import LocalMessage, MemoryConnector
+from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove, PlanPhase
 from regraft.schemas.telemetry import BLOCK_SIZE
 from tests.producers.drive_plan import random_swaps
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
 from tests.wait_until import PATIENCE_S
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
-from regraft.producers.nodes.connectors.connector import Connector, MemoryConnector
+from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
 from regraft.producers.nodes.links.carried_messages import (
     CarriedNotification,
@@ -26,6 +26,7 @@ from regraft.producers.nodes.links.carried_messages import (
 )
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.telemetry import TelemetryBatch
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.node_fleet import NodeFleet
 from tests.wait_until import PATIENCE_S
 

@@ -11,10 +11,11 @@ import pytest
 
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage, MemoryConnector
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.schemas.plan import PlanPhase
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.node_fleet import NodeFleet

@@ -5,9 +5,9 @@ from typing import cast
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.connectors.connector import MemoryConnector
 from regraft.producers.nodes.links.run_links import Links
 from tests.fuzz.nodes_under_fuzz import TREE, FakeLinks
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.node_fleet import MemoryPorts
 
 BEGIN_MS = 1_700_000_000_000.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.producers.nodes.connectors.connector import MemoryConnector
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.test_broker_node import BROKERS, MemorySite, run_site
 from tests.producers.nodes.test_taken_for_dead import QUICK_MEMBERS, STEP_S, RunningLoop
 

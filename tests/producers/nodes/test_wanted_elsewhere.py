@@ -15,13 +15,13 @@ from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe, Unadvertise
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
-from regraft.producers.nodes.connectors.connector import MemoryConnector
 from regraft.producers.nodes.connectors.groups_once import GroupHandlers
 from regraft.producers.nodes.connectors.subject_filters import filter_of, subject_of_filter
 from regraft.producers.nodes.connectors.wanted_subjects import ASKED_MAX, AskedSubjects
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
+from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.nats_site import at_client_port, at_leaf_port, nats_site
 from tests.wait_until import PATIENCE_S
 
