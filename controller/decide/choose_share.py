@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regraft.controller.settings.sampling_settings import SamplingSettings
+from regraft.controller.settings.controller_settings import SamplingSettings
 from regraft.schemas.sample_request import SampleRequest
 
 LOADED_WINDOWS = 3  # This many must be overloaded: a single one may be due to a pause.

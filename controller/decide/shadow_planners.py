@@ -20,10 +20,9 @@ from regraft.controller.decide.verify_gain import verify_gain
 from regraft.controller.kinds.overlay_kind import AnyKind, HomesBefore
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.find_homes import homes_after, homes_before
+from regraft.controller.state.find_homes import configuration_after, homes_after, homes_before
 from regraft.controller.state.hot_spots import HotSpots
 from regraft.controller.state.overlays_in_window import time_shares
-from regraft.controller.state.plan_target import configuration_after
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import Plan

@@ -18,7 +18,7 @@ from regraft.controller.execute.transition import EmitEvent, PersistPlan
 from regraft.controller.kinds.overlay_kind import AnyKind, needs_no_gain
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.plan_target import configuration_before
+from regraft.controller.state.find_homes import configuration_before
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity

@@ -6,7 +6,7 @@ from regraft.controller.control_ports import EventSink
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.loop.decision_timer import SHADOW, DecisionTimer
+from regraft.controller.loop.decide_once import SHADOW, DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.planners.planner_registry import planners_of
 from regraft.controller.settings.controller_settings import ControllerSettings

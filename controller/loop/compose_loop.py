@@ -21,8 +21,7 @@ from regraft.controller.loop.begin_shadows import RunShadows, ShadowStarter
 from regraft.controller.loop.bound_cost import BoundCost
 from regraft.controller.loop.control_loop import ControlLoop, LoopSteps
 from regraft.controller.loop.correct_links import CorrectLinks
-from regraft.controller.loop.decide_once import DecideOnce
-from regraft.controller.loop.decision_timer import DecisionTimer
+from regraft.controller.loop.decide_once import DecideOnce, DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.loop.follow_members import FollowMembers
 from regraft.controller.loop.follow_review import AdvancePlan, FollowReview

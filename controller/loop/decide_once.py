@@ -5,7 +5,8 @@ The decision itself belongs to :mod:`controller.decide.decide_plan`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import structlog
 
@@ -15,7 +16,6 @@ from regraft.controller.decide.judge_proposals import Situation, is_of_transitio
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.review_plans import PlanReviewer
-from regraft.controller.loop.decision_timer import ACTING, DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
@@ -29,6 +29,7 @@ from regraft.schemas.texts import name_some
 log = structlog.get_logger(__name__)
 
 NAMED_MAX = 5
+ACTING, SHADOW = "acting", "shadow"
 
 
 class DecideOnce:
@@ -110,3 +111,20 @@ def _estimates_text(plan: Plan, fleet: FleetView) -> str:
     if not estimated:
         return ""
     return f"the cost of {name_some(estimated, NAMED_MAX)} is an estimate until measured"
+
+
+class DecisionTimer:
+    """Measures how long each decision took, by role and planner; no decision depends on it."""
+
+    def __init__(self, stopwatch_s: Callable[[], float], metrics: LoopMetrics) -> None:
+        self._stopwatch_s = stopwatch_s
+        self._metrics = metrics
+
+    @contextmanager
+    def timed(self, state: LoopState, role: str, planner: str) -> Iterator[None]:
+        """Record how long the block takes; ``role`` is ACTING or SHADOW."""
+        began_s = self._stopwatch_s()
+        yield
+        duration_ms = (self._stopwatch_s() - began_s) * 1000
+        self._metrics.decision_ms.labels(planner, role).observe(duration_ms)
+        state.add_decision_time(f"{role}:{planner}", duration_ms)

@@ -22,7 +22,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import Option, open_consumer
 from regraft.infra.kafka.read_messages import names_found
 from regraft.infra.kafka.record_writer import RecordWriter
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.schemas.announcement import Announcement, announcement_error
 from regraft.schemas.command import CommandResult
 from regraft.schemas.dead_letter import DeadLetter

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.plan import Plan
 
@@ -40,3 +41,13 @@ def homes_before(plans: Iterable[Plan]) -> dict[str, str]:
 def homes_after(plans: Iterable[Plan]) -> dict[str, str]:
     """Return the home that the last of these plans (oldest first) gave each client that they moved."""
     return {move.client: move.home_to for plan in plans for move in plan.moves}
+
+
+def configuration_after(plan: Plan, before: OverlayConfiguration) -> OverlayConfiguration:
+    """Return the configuration that the plan leads to from ``before``, with the homes of all clients moved so far."""
+    return before.target_of(plan).with_homes(before.home_of | homes_after([plan]))
+
+
+def configuration_before(plan: Plan, after: OverlayConfiguration) -> OverlayConfiguration:
+    """Return the configuration that the plan began from, with the homes of the clients that it moved."""
+    return after.origin_of(plan, after.home_of | homes_before([plan]))

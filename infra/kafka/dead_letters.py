@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from confluent_kafka import Message
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.dead_letter import DeadLetter

@@ -1,4 +1,4 @@
-"""Let SIGTERM end a block in order: what it has opened is closed and removed, as after Ctrl-C."""
+"""Let SIGTERM end a block in order, as after Ctrl-C: what it has opened is closed; or let both set an event instead."""
 
 from __future__ import annotations
 
@@ -24,3 +24,21 @@ def end_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, earlier)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C and SIGTERM set; a second Ctrl-C raises KeyboardInterrupt."""
+    stop = threading.Event()
+
+    def ask_to_stop(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    earlier = {number: signal.signal(number, ask_to_stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

@@ -1,7 +1,8 @@
 """Handle external records one by one, so that one whose handling fails stops neither the others nor the process.
 
 Records that do not decode become dead letters before (:mod:`infra.kafka.dead_letters`); what fails here is an error of
-ours, which the log has in full.
+ours, which the log has in full. Of many repetitions only some are logged, so that they do not flood the log; all are
+counted.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import structlog
-
-from regraft.infra.process.log_sparsely import is_logged
 
 log = structlog.get_logger(__name__)
 
@@ -28,3 +27,8 @@ def handle_each(records: Iterable[Record], handle: Callable[[Record], object], e
             errors[what] += 1
             if is_logged(errors[what]):
                 log.exception("record_failed", what=what, count=errors[what], record=repr(record)[:1_000])
+
+
+def is_logged(count: int) -> bool:
+    """Return True for the 1st, 2nd, 4th, 8th ... time that something happened."""
+    return count & (count - 1) == 0

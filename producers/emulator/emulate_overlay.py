@@ -41,15 +41,14 @@ from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.brokers.ring_messages import UserEffect
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulated_broker import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
+from regraft.producers.emulator.emulator_ports import OverlayListener, UserListener
 from regraft.producers.emulator.judge_losses import IncarnationEnd, LossJudge, copy_key
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.link_faults import LinkFaults
 from regraft.producers.emulator.notify_movers import drop_client, hand_over, notify_mover
-from regraft.producers.emulator.overlay_listeners import OverlayListener, UserListener
 from regraft.producers.emulator.publisher_clients import PublisherClients
 from regraft.producers.emulator.starting_point import StartingPoint
-from regraft.producers.emulator.subscriber_clients import SubscriberClients
+from regraft.producers.emulator.subscriber_clients import HomesInTurn, SubscriberClients
 from regraft.producers.emulator.user_clients import UserClients
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome

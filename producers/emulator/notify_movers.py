@@ -15,10 +15,9 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.ring_messages import UserDrained, UserEffect, UserMoves, UserStays, UserTaken
 from regraft.producers.emulator.emulated_broker import EmulatedBroker
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import PublisherClients
-from regraft.producers.emulator.subscriber_clients import SubscriberClients
+from regraft.producers.emulator.subscriber_clients import HomesInTurn, SubscriberClients
 from regraft.producers.emulator.user_clients import UserClients
 from regraft.schemas.part_blocks import number_of_moved
 

@@ -24,9 +24,9 @@ from regraft.producers.brokers.ring_messages import (
 )
 from regraft.producers.brokers.ring_tables import TOPIC
 from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import ClientError, is_always_serving
+from regraft.producers.emulator.subscriber_clients import HomesInTurn
 
 
 def topic_filter(topic: str) -> Filter:

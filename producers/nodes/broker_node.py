@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 import structlog
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,

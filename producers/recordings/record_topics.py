@@ -19,8 +19,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import Option, open_consumer, report_error
 from regraft.infra.kafka.prove_reading import ReadingProof
+from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stack_error import StackError
-from regraft.producers.recordings.recorder_health import RecorderHealth
+from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.recordings.write_recording import RecordingWriter
 from regraft.schemas.alert import Alert
 from regraft.schemas.announcement import Announcement
@@ -89,6 +90,44 @@ SHOW_S = 1.0
 QUEUE_KBYTES_MAX = 131_072
 
 Show = Callable[["RecordingProgress"], None]
+SILENCE_S_MAX = 60.0  # Of the loop; Kafka's answers, the slowest part, are awaited for some seconds.
+PROOF_S_MAX = 60.0
+
+
+class RecorderMetrics:
+    """The Prometheus metrics of a recording; names start with ``regraft_recorder_``."""
+
+    def __init__(self) -> None:
+        self.stage = StageMetrics("recorder")
+        self.registry = self.stage.registry
+        gauge = self.stage.gauge
+        self.records = gauge("records", "Records in the recording.")
+        self.bytes = gauge("bytes", "Bytes of the recording's files.")
+        self.missed = gauge("missed", "Records that Kafka deleted before they were read, by topic.", ["topic"])
+        self.stalled = gauge("stalled_topics", "Topics whose records are not arriving, although Kafka has them.")
+
+
+class RecorderHealth:
+    """The recorder's health, for /health and /ready; read from other threads.
+
+    ``asked`` beats when Kafka has said where a partition ends; ``stalled`` are topics that were not read up to there.
+    """
+
+    def __init__(self) -> None:
+        self.pulse = Pulse("the recorder", SILENCE_S_MAX)
+        self.asked = Pulse("asking Kafka where its topics end", PROOF_S_MAX)
+        self.has_asked = False
+        self.stalled: frozenset[str] = frozenset()
+
+    def __call__(self) -> Health:
+        """Return the recorder's health now."""
+        error = self.pulse.error()
+        stalled = f"records of {', '.join(sorted(self.stalled))} are not arriving, although Kafka has them"
+        silence = self.asked.error()
+        notes = tuple(note for note in (stalled if self.stalled else "", silence) if note)
+        is_proved = self.has_asked and error is None and not notes
+        proved = f"everything was last read up to the end reported by Kafka {self.asked.silent_s:.0f} s ago"
+        return Health(is_proved, () if error is None else (error,), notes, (proved,) if is_proved else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import structlog
 from fastavro import schemaless_reader
 
 from regraft.infra.process.check_disk import DiskFullError, check_disk, is_disk_full
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.recording_files import PART_PATTERN, SUFFIX, following_parts
 from regraft.producers.recordings.recording_format import (

@@ -21,7 +21,7 @@ import simpy
 
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.brokers.ring_tables import TOPIC
-from regraft.producers.emulator.overlay_listeners import OverlayListener
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins

@@ -30,7 +30,7 @@ from regraft.infra.kafka.kafka_clients import open_consumer
 from regraft.infra.kafka.prove_reading import ReadingProof
 from regraft.infra.orders.judge_orders import open_judge
 from regraft.infra.orders.order_keys import OrderSettings
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.audit import AuditEntry
 from regraft.schemas.dead_letter import DeadLetter

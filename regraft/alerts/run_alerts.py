@@ -29,7 +29,7 @@ from regraft.alerts.read_alert_inputs import RECORDS_PER_POLL_MAX, InputReader, 
 from regraft.alerts.read_rules import RuleBook, load_rules
 from regraft.alerts.show_alerts import LiveAlerts, alerts_document
 from regraft.infra.kafka.transaction_writer import WriterLostError
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.alert import Alert, DeliveryState

@@ -43,9 +43,9 @@ def agent(
     "nats://10.0.0.5:4222"}`; `regraft agent --broker b04 --listen 0.0.0.0:4223 --certificate-file agent.pem --key-file
     agent.key`.
     """
+    from regraft.infra.process.end_on_sigterm import stop_on_signals
     from regraft.infra.process.log_stream import configure_logs
     from regraft.producers.run_agent import AgentOptions, run_agent
-    from regraft.stages.stop_on_signals import stop_on_signals
 
     configure_logs("info")
     own = name or re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname().partition(".")[0])[:40]

@@ -19,13 +19,13 @@ from rich.text import Text
 
 import regraft
 from regraft.infra.process.check_disk import DiskFullError
+from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import InventoryError
 from regraft.overlay.read_inventory import load_inventory
-from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
-from regraft.producers.recordings.recorder_health import RecorderMetrics
+from regraft.producers.recordings.record_topics import RECORD_TYPES, RecorderMetrics, RecordingProgress, TopicRecorder
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
 from regraft.run_records.describe_run import find_commit
 from regraft.schemas.remote_registry import use_registry
@@ -33,7 +33,6 @@ from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, TELEMETRY, Topic
 from regraft.settings.place_demo import agents_of
 from regraft.settings.run_settings import Settings
 from regraft.stages.run_stage import SETTINGS_FILE
-from regraft.stages.stop_on_signals import stop_on_signals
 
 RECORDED_SECTIONS = ("run", "demo", "emulator", "streaming", "controller")  # Without secrets and machine names.
 DEFAULT_TOPICS = (TELEMETRY, CLIENTS, ORDERS, MEMBERS)

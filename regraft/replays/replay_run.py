@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.hold_lock import hold_lock
 from regraft.infra.process.show_progress import show_progress
 from regraft.infra.process.stack_error import StackError
@@ -50,7 +51,6 @@ from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings
 from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
-from regraft.stages.stop_on_signals import stop_on_signals
 
 TAIL_MS_MAX = 500  # Held back until the rest is aggregated, to close the last windows.
 RECORDS_PER_TRIGGER_MIN = 100

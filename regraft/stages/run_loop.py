@@ -19,6 +19,7 @@ from regraft.infra.kafka.kafka_clients import is_kafka_ready
 from regraft.infra.local.service import ServiceEvent, ServiceEventKind
 from regraft.infra.local.supervise import ServiceFailedError, Supervisor
 from regraft.infra.orders.order_keys import OrderSettings, make_local_keys
+from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.find_user import find_user
 from regraft.infra.process.hold_lock import hold_lock
 from regraft.infra.process.show_progress import show_progress
@@ -41,7 +42,6 @@ from regraft.stages.loop_services import (
 from regraft.stages.observe_run import RunObserver, read_status
 from regraft.stages.report_restarts import report_restarts
 from regraft.stages.show_run import RunScreen
-from regraft.stages.stop_on_signals import stop_on_signals
 
 TICK_S = 0.5
 ANSWER_S_MAX = 5.0

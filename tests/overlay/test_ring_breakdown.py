@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.controller.kinds.ring.price_windows import ring_breakdown
+from regraft.controller.kinds.ring.ring_state import ring_breakdown
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from regraft.controller.kinds.ring.price_windows import ring_breakdown
+from regraft.controller.kinds.ring.ring_state import ring_breakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.user_interests import UserInterests

@@ -18,8 +18,8 @@ from regraft.producers.brokers.broker_messages import (
     control_messages_in,
 )
 from regraft.producers.brokers.match_content import Operator, Predicate
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.starting_point import core_of
+from regraft.producers.emulator.subscriber_clients import HomesInTurn
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import OFF_RING, ClientMove, HomeMove, IdMove
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.controller.settings.sampling_settings import SamplingSettings
+from regraft.controller.settings.controller_settings import ControllerSettings, SamplingSettings
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.event import ENDED, EventKind

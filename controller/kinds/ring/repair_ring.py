@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
 from regraft.controller.kinds.ring.evacuate_users import moves_elsewhere
-from regraft.controller.kinds.ring.price_windows import rates_of
-from regraft.controller.kinds.ring.ring_state import filtered_rates
+from regraft.controller.kinds.ring.ring_state import filtered_rates, rates_of
 from regraft.overlay.ring.chord_ring import RingError, ring_key
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import overlay_ring_cost

@@ -10,10 +10,9 @@ from regraft.controller.kinds.overlay_kind import FollowedHomes, HomesBefore, Ob
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
 from regraft.controller.kinds.ring.evacuate_users import users_leaving
-from regraft.controller.kinds.ring.price_windows import ring_breakdown_of, ring_cost_of
 from regraft.controller.kinds.ring.reached_ring import ReachedRing
 from regraft.controller.kinds.ring.repair_ring import repaired_ring
-from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState, ring_breakdown_of, ring_cost_of
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in

@@ -10,12 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from regraft.controller.kinds.overlay_kind import EVACUATION, FollowedHomes, Objection, OverlayKind
-from regraft.controller.kinds.place_publishers import with_publishers
+from regraft.controller.kinds.place_publishers import FollowedPublishers, with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerContext, moving_proposal

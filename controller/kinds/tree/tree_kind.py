@@ -10,11 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
-from regraft.controller.kinds.place_publishers import with_publishers
+from regraft.controller.kinds.place_publishers import FollowedPublishers, with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s, access_costs_per_s, bill_of
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving, subscribers_leaving
-from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.repair_tree import repaired_tree
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState

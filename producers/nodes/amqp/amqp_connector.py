@@ -23,7 +23,7 @@ import structlog
 from pika import BasicProperties
 from pika.exceptions import AMQPError
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.producers.nodes.amqp.amqp_address import AmqpPlace, addresses_of, parameters_of, reports_error, vhost_of
 from regraft.producers.nodes.amqp.amqp_bindings import UNDER_WAY_MAX, AmqpBindings, declare_queue
 from regraft.producers.nodes.amqp.amqp_headers import block_of, is_dead_letter, properties_of

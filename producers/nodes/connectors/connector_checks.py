@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.groups_once import parts_of
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.producers.brokers.broker_messages import Message, Notification
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
 from regraft.producers.nodes.links.carried_messages import LinkError, body_of, message_of

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.producers.nodes.mqtt.log_line_form import CUT, UNREADABLE, LineError, LineForm, form_of
 from regraft.producers.nodes.mqtt.mqtt_interest import CONNECTING, LOG_TOPIC, MqttInterest
 

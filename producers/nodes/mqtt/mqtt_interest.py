@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.producers.nodes.connectors.groups_once import key_of
 from regraft.producers.nodes.connectors.wanted_subjects import WantedSubjects
 from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subjects_of

@@ -21,7 +21,7 @@ from typing import TypedDict, cast
 import mqtt5
 import structlog
 
-from regraft.infra.process.log_sparsely import is_logged
+from regraft.infra.process.handle_each import is_logged
 from regraft.producers.nodes.mqtt.mqtt_connection import MqttConnection, ReceivedPacket
 from regraft.producers.nodes.mqtt.mqtt_packets import PACKET_BYTES_MAX, Oversized, Unreadable
 

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from regraft.controller.decide.choose_share import CALM_FACTOR_MAX, WindowLoad, choose_share
-from regraft.controller.settings.sampling_settings import SamplingSettings
+from regraft.controller.settings.controller_settings import SamplingSettings
 from regraft.schemas.sample_request import SampleRequest
 
 WINDOW_MS = 5_000

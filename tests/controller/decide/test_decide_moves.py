@@ -16,8 +16,8 @@ from regraft.controller.planners.planner_registry import planner_of
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import configuration_before
 from regraft.controller.state.plan_log import PlanLog
-from regraft.controller.state.plan_target import configuration_before
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link

@@ -15,7 +15,7 @@ from regraft.controller.decide.judge_proposals import transition_price_per_s
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
-from regraft.controller.state.plan_target import configuration_after
+from regraft.controller.state.find_homes import configuration_after
 from regraft.schemas.plan import ClientMove, Proposal, RingId, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (

@@ -13,7 +13,7 @@ from regraft.controller.decide.place_moved import MovedSubscribers
 from regraft.controller.decide.verify_gain import observed_gains_per_s, verify_gain
 from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.controller.state.plan_target import configuration_after, configuration_before
+from regraft.controller.state.find_homes import configuration_after, configuration_before
 from regraft.schemas.plan import ClientMove, Plan, Proposal, Verdict
 from tests.controller.decide.test_decide_moves import INVENTORY, moving, situation_of, swap_first
 from tests.controller.scripted_overlay import settings_of

@@ -12,7 +12,7 @@ from regraft.controller.decide.verify_gain import observed_gains_per_s, plan_und
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.plan_target import configuration_after, configuration_before
+from regraft.controller.state.find_homes import configuration_after, configuration_before
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.schemas.plan import ClientMove, IdMove, Plan, Proposal, RingId

@@ -2,7 +2,7 @@
 
 import itertools
 
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
+from regraft.producers.emulator.subscriber_clients import HomesInTurn
 
 
 def moved(*homes: str) -> HomesInTurn:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import simpy
 
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
-from regraft.producers.emulator.subscriber_clients import SubscriberClients
+from regraft.producers.emulator.subscriber_clients import HomesInTurn, SubscriberClients
 from regraft.producers.emulator.user_clients import topic_filter
 
 

@@ -16,9 +16,9 @@ from regraft.producers.brokers.ring_messages import (
     MovedSubscription,
 )
 from regraft.producers.emulator.count_users import BrokerTopics
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import ClientError
+from regraft.producers.emulator.subscriber_clients import HomesInTurn
 from regraft.producers.emulator.user_clients import UserClients, topic_filter
 
 

@@ -18,8 +18,7 @@ from regraft.infra.local.kafka_server import start_kafka
 from regraft.infra.process.serve_metrics import Pulse
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import open_recording
-from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
-from regraft.producers.recordings.recorder_health import RecorderHealth
+from regraft.producers.recordings.record_topics import RECORD_TYPES, RecorderHealth, RecordingProgress, TopicRecorder
 from regraft.producers.recordings.replay_recording import (
     RecordingReplayer,
     check_replay_namespace,

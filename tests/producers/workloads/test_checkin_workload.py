@@ -10,7 +10,7 @@ import pytest
 import simpy
 
 from regraft.producers.brokers.match_content import Content, Filter, matches
-from regraft.producers.emulator.overlay_listeners import OverlayListener
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.workloads.checkin_data import Checkins, cell_name, cell_numbers, checkins_of, load_checkins

@@ -16,7 +16,7 @@ from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.agents.agent_metrics import AgentMetrics
 from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
 from regraft.producers.nodes.node_metrics import NodeMetrics
-from regraft.producers.recordings.recorder_health import RecorderMetrics
+from regraft.producers.recordings.record_topics import RecorderMetrics
 from regraft.streaming.job_metrics import JobMetrics
 
 MAKERS: dict[str, Callable[[], StageMetrics]] = {

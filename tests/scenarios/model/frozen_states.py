@@ -22,8 +22,8 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.emulator.count_users import BrokerTopics, UserCounts
-from regraft.producers.emulator.homes_in_turn import HomesInTurn
 from regraft.producers.emulator.publisher_clients import MoveCounts
+from regraft.producers.emulator.subscriber_clients import HomesInTurn
 
 # Counters, caches, and what follows from the configuration: none of it affects what happens next.
 IGNORED_FIELDS = {
