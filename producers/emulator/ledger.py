@@ -80,8 +80,12 @@ class LedgerSnapshot:
 
         Deaths excuse losses, detours excuse disorder.
         """
-        disordered = self.out_of_order - self.out_of_order_on_detours
-        return not any((self.lost - self.excused, self.repeated, disordered, self.unexpected, self.outstanding))
+        return not any((self.lost - self.excused, self.repeated, self.disordered, self.unexpected, self.outstanding))
+
+    @property
+    def disordered(self) -> int:
+        """Deliveries out of order that are not excused by a detour."""
+        return self.out_of_order - self.out_of_order_on_detours
 
 
 @dataclass(slots=True)

@@ -14,43 +14,10 @@ from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.outage_timeline import OutageTimeline
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Plan
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryLedger:
-    """The emulator's account of deliveries, which is independent of the controller and of Spark.
-
-    ``published`` counts notifications, ``expected`` and ``delivered`` count pairs of notification and subscription.
-    ``unexpected`` counts deliveries to a subscription that should not have got them. ``excused`` are those of the
-    ``lost`` that had to cross a broker that died; ``out_of_order_on_detours`` those of the ``out_of_order`` that took a
-    detour around congested links, or came after one that did. ``final``: it was written after traffic had ended, with
-    nothing in transit.
-    """
-
-    published: int = 0
-    expected: int = 0
-    delivered: int = 0
-    lost: int = 0
-    excused: int = 0
-    repeated: int = 0
-    out_of_order: int = 0
-    out_of_order_on_detours: int = 0
-    unexpected: int = 0
-    final: bool = False
-    lost_by_reason: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def is_clean(self) -> bool:
-        """Return True if everything arrived exactly once and in order, except as excused by deaths and detours."""
-        return self.lost - self.excused == self.repeated == self.disordered == self.unexpected == 0
-
-    @property
-    def disordered(self) -> int:
-        """Deliveries out of order that are not excused by a detour."""
-        return self.out_of_order - self.out_of_order_on_detours
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +189,7 @@ class RunRecord:
     ended_ms: int
     traffic_end_ms: int = 0
     expects_regime_change: bool = False
-    ledger: DeliveryLedger = field(default_factory=DeliveryLedger)
+    ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
     windows: tuple[WindowCost, ...] = ()
     windows_incomplete: int = 0
     plans: tuple[Plan, ...] = ()

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.judge_plans import began_after, has_saved
 from regraft.run_records.outage_timeline import OutageTimeline, last_deaths, outage_timeline
 from regraft.run_records.run_record import (
     BurstFigures,
     DecisionTime,
-    DeliveryLedger,
     HorizonUse,
     RoutingFigures,
     ServiceUse,
@@ -79,7 +79,7 @@ class RunObserver:
         return self._take_view(view)
 
     @property
-    def ledger(self) -> DeliveryLedger:
+    def ledger(self) -> LedgerSnapshot:
         """The emulator's account so far."""
         return parse_ledger(self.emulator)
 
@@ -291,10 +291,13 @@ def read_status(file: Path) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
-def parse_ledger(document: Document) -> DeliveryLedger:
-    """Return the emulator's account in its status document; all zeros if there is none yet."""
+def parse_ledger(document: Document) -> LedgerSnapshot:
+    """Return the emulator's account in its status document; all zeros if there is none yet.
+
+    Without what is outstanding and how long deliveries took: a run shows neither.
+    """
     ledger = document.get("ledger", document)
-    return DeliveryLedger(
+    return LedgerSnapshot(
         published=int(ledger.get("published", 0)),
         expected=int(ledger.get("expected", 0)),
         delivered=int(ledger.get("delivered", 0)),

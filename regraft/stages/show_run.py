@@ -20,7 +20,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from regraft.run_records.run_record import DeliveryLedger, HorizonUse, ServiceUse, WindowCost
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.run_records.run_record import HorizonUse, ServiceUse, WindowCost
 from regraft.schemas.sampled_blocks import share_text
 
 LINE_INTERVAL_S = 10.0
@@ -86,7 +87,7 @@ class Frame:
     refusals: Mapping[str, int] | None = None
     shadow_plans: Mapping[str, int] = field(default_factory=dict)
     horizon: HorizonUse | None = None
-    ledger: DeliveryLedger | None = None
+    ledger: LedgerSnapshot | None = None
     services: tuple[ServiceUse, ...] = ()
     note: str = ""
 
@@ -189,7 +190,7 @@ def frame_text(frame: Frame) -> str:
     return "; ".join([*parts, frame.note] if frame.note else parts)
 
 
-def _ledger_text(ledger: DeliveryLedger) -> str:
+def _ledger_text(ledger: LedgerSnapshot) -> str:
     return f"lost {ledger.lost}, repeated {ledger.repeated}, out of order {ledger.out_of_order}"
 
 

@@ -13,10 +13,10 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.run_record import (
     BurstFigures,
     DecisionTime,
-    DeliveryLedger,
     HorizonUse,
     OverlayComparison,
     RoutingFigures,
@@ -115,7 +115,7 @@ def small_run() -> RunRecord:
         ended_ms=START_MS + 75_000,
         traffic_end_ms=START_MS + 70_000,
         expects_regime_change=True,
-        ledger=DeliveryLedger(published=16, expected=34, delivered=34, final=True),
+        ledger=LedgerSnapshot(published=16, expected=34, delivered=34, final=True),
         windows=tuple(
             WindowCost(START_MS + 5_000 * turn, int(turn > 8), 90.0 if turn <= 8 else 40.0, 90.0, turn != 3, shadows)
             for turn, shadows in ((turn, {"swap_links_ci": 60.0} if turn > 1 else {}) for turn in range(1, 15))
@@ -147,7 +147,7 @@ def empty_run() -> RunRecord:
     """Return the record of a run in which nothing happened."""
     return replace(
         RunRecord(1, small_inventory(), START_MS, START_MS + 20_000, expects_regime_change=True),
-        ledger=DeliveryLedger(),
+        ledger=LedgerSnapshot(),
         windows_incomplete=0,
     )
 

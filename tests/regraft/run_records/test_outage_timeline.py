@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import msgspec
 
+from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.report_page.report import build_report
 from regraft.run_records.outage_timeline import OutageTimeline, outage_timeline
-from regraft.run_records.run_record import DeliveryLedger
 from regraft.run_records.summary import failures, summarise
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
@@ -49,7 +49,7 @@ def test_without_outages_there_is_no_story() -> None:
 
 def test_losses_by_deaths_are_shown_without_failing_the_run_and_others_fail_it() -> None:
     """The verdict names the excused losses."""
-    ledger = DeliveryLedger(16, 34, 31, lost=3, excused=3, final=True, lost_by_reason={"lost_with_broker": 3})
+    ledger = LedgerSnapshot(16, 34, 31, lost=3, excused=3, final=True, lost_by_reason={"lost_with_broker": 3})
     run = replace(small_run(), ledger=ledger, outages=outage_timeline(NOTES, (), (repair_plan(),), 12.5))
     summary = summarise(run)
     assert failures(summary) == []

@@ -6,7 +6,8 @@ from msgspec import structs
 
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.demo.seeds_table import main, seeds_table
-from regraft.run_records.run_record import BurstFigures, DeliveryLedger, RoutingFigures
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.run_records.run_record import BurstFigures, RoutingFigures
 from regraft.run_records.summary import failures, percentile, summarise
 from regraft.schemas.plan import MEMBERSHIP, REPAIR, Plan, PlanPhase
 from tests.regraft.canned_run import START_MS, empty_run, ring_run, scot_run, small_plan, small_run, small_shadow
@@ -91,7 +92,7 @@ def test_a_run_that_keeps_its_promises_has_no_failures() -> None:
 @pytest.mark.parametrize("error", ["lost", "repeated", "out_of_order"])
 def test_one_wrong_delivery_fails_the_run(error: str) -> None:
     """A single lost, repeated or reordered notification is a failure."""
-    ledger = DeliveryLedger(published=16, expected=34, delivered=34, final=True, **{error: 1})
+    ledger = LedgerSnapshot(published=16, expected=34, delivered=34, final=True, **{error: 1})
     (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
     assert reason.startswith("1 deliveries")
 
@@ -113,7 +114,7 @@ def test_a_run_in_which_nothing_happened_names_everything_missing() -> None:
 
 def test_a_run_that_owed_no_deliveries_proves_nothing() -> None:
     """Notifications without a subscriber are no success."""
-    ledger = DeliveryLedger(published=16, final=True)
+    ledger = LedgerSnapshot(published=16, final=True)
     (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
     assert reason.startswith("no delivery was due")
 
