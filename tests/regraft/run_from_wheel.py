@@ -1,6 +1,6 @@
 """Run Regraft on a local Spark cluster from the wheel, in a separate environment, as on other machines.
 
-    python -m regraft.infra.local.run_from_wheel --directory DIR [--wheel FILE] [--borrow] [--workers 2] COMMAND ...
+    python -m tests.regraft.run_from_wheel --directory DIR [--wheel FILE] [--borrow] [--workers 2] COMMAND ...
 
 It builds the wheel from this checkout unless one is given, makes ``DIR/venv`` with the wheel and the locked packages
 (some 600 MB; ``--borrow`` uses those of this environment), and starts a master, workers and a Regraft command from
@@ -42,7 +42,11 @@ def make_environment(directory: Path, wheel: Path, *, borrow: bool) -> Path:
         # Folders named in a .pth file are not searched for .pth files: the one that names the checkout has no effect.
         (Path(paths["purelib"]) / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     else:
-        install = [str(python), str(CHECKOUT / "infra" / "install_packages.py"), str(CHECKOUT / "requirements.lock")]
+        install = [
+            str(python),
+            str(CHECKOUT / "infra" / "tools" / "install_packages.py"),
+            str(CHECKOUT / "requirements.lock"),
+        ]
         subprocess.run(install, check=True)
     only = ["--no-deps", "--no-index", "--force-reinstall", "--disable-pip-version-check", "--quiet"]
     subprocess.run([str(python), "-m", "pip", "install", *only, str(wheel)], check=True)
