@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from lab.benchmarks.seeds_table import main, seeds_table
 from regraft.controller.kinds.overlay_kind import RELIEF
-from regraft.demo.seeds_table import main, seeds_table
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.run_record import BurstFigures, RoutingFigures
 from regraft.run_records.summary import failures, percentile, summarise

@@ -1,4 +1,4 @@
-"""Make a table of seeds, as in docs/results.md: ``python -m regraft.demo.seeds_table out/seed-*/summary.json``.
+"""Make a table of seeds, as in docs/results.md: ``python -m lab.benchmarks.seeds_table out/seed-*/summary.json``.
 
 Figures come from the files alone.
 """
@@ -70,7 +70,7 @@ def _cell(summary: dict[str, Any], name: str, form: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table of the given summary files; the exit code is 2 if one is not a summary."""
-    parser = argparse.ArgumentParser(prog="python -m regraft.demo.seeds_table", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.seeds_table", description=main.__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="summary.json")
     summaries: list[dict[str, Any]] = []
     for file in parser.parse_args(arguments).files:
