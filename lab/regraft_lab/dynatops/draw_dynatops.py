@@ -12,12 +12,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from regraft.api.drawings import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.drawings import STYLE, svg_text
 from regraft.api.programs import Figure
 from regraft_lab.claim_evidence import Measured, Value
 from regraft_lab.dynatops.dynatops_tasks import CLAIM_WEIGHTS
 from regraft_lab.dynatops.judge_readings import DYNATOPS, GRIDS, MULTIMODAL
 from regraft_lab.dynatops.judge_reassignment import PERIODS
+from regraft_lab.plot_figures import LineStyle, add_legend, plot_with_bars
 
 # Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
 SYSTEMS: dict[tuple[str, str], LineStyle] = {

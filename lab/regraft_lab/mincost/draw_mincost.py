@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from regraft.api.drawings import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.drawings import STYLE, svg_text
 from regraft.api.programs import Figure
 from regraft_lab.mincost.mincost_tasks import CORE_SCALES, OURS, USERS_PER_BROKER
+from regraft_lab.plot_figures import LineStyle, add_legend, plot_with_bars
 
 LINE_STYLES = {
     "greedy": LineStyle("greedy packing", "#0072b2", "--"),

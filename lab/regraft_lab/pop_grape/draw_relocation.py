@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from regraft.api.drawings import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.drawings import STYLE, svg_text
 from regraft.api.programs import Figure
+from regraft_lab.plot_figures import LineStyle, add_legend, plot_with_bars
 
 # Okabe-Ito colours: distinct for any colour vision; line styles differ as well.
 LINE_STYLES = {

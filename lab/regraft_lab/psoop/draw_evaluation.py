@@ -8,8 +8,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from regraft.api.drawings import STYLE, LineStyle, add_legend, plot_with_bars, svg_text
+from regraft.api.drawings import STYLE, svg_text
 from regraft.api.programs import Figure
+from regraft_lab.plot_figures import LineStyle, add_legend, plot_with_bars
 from regraft_lab.psoop.count_figures import Group, group_results, relative_curve
 from regraft_lab.psoop.evaluation_tasks import Task
 from regraft_lab.psoop.run_task import SAMPLE_TICKS, TaskResult
