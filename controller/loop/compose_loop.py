@@ -18,7 +18,6 @@ from regraft.controller.execute.verify_plans import PlanVerifier
 from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.loop.begin_shadows import RunShadows, ShadowStarter
-from regraft.controller.loop.bound_cost import BoundCost
 from regraft.controller.loop.control_loop import ControlLoop, LoopSteps
 from regraft.controller.loop.correct_links import CorrectLinks
 from regraft.controller.loop.decide_once import DecideOnce, DecisionTimer
@@ -28,7 +27,7 @@ from regraft.controller.loop.follow_review import AdvancePlan, FollowReview
 from regraft.controller.loop.noted_events import CommandNotes, NotedEvents
 from regraft.controller.loop.repair_overlay import RepairOverlay
 from regraft.controller.loop.set_share import SetShare
-from regraft.controller.loop.show_state import SettlePlans, ShowState
+from regraft.controller.loop.show_state import BoundCost, SettlePlans, ShowState
 from regraft.controller.loop.start_loop import StartLoop
 from regraft.controller.loop.take_windows import TakeWindows
 from regraft.controller.loop.watch_shifts import ShiftWatch

@@ -9,9 +9,10 @@ from __future__ import annotations
 import heapq
 import io
 import mmap
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,7 +35,6 @@ from regraft.producers.recordings.recording_format import (
     raw_records,
     read_varint,
 )
-from regraft.producers.recordings.watch_clock import ClockWatch
 from regraft.schemas.codec import header
 from regraft.schemas.registry import Schema, latest_schema
 from regraft.schemas.topics import TELEMETRY
@@ -42,6 +42,11 @@ from regraft.schemas.topics import TELEMETRY
 VARINTS_BYTES_MAX = 20
 MESSAGE_BYTES = 300  # Memory for a message, besides its key and value.
 TIME_MIN, TIME_MAX = -(1 << 63), 1 << 63  # All times that Kafka accepts from a sender.
+BACK_MS_MIN = 1_000  # Messages of several producers may be out of order by less.
+SPANS_KEPT_MAX = 1_000_000
+
+Place = tuple[str, int]
+Moment = tuple[int, int]  # offset, time
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,3 +342,57 @@ def _damage(block: RecordingBlock, damage: FormError) -> str:
 
 def _bounds(from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
     return (TIME_MIN if from_ms is None else from_ms), (TIME_MAX if to_ms is None else to_ms)
+
+
+class ClockWatch:
+    """Watches the messages of several partitions, block by block, for clocks that went back.
+
+    A message of a partition then has an earlier time than the one before it. Memory grows with the number of blocks
+    only.
+    """
+
+    def __init__(self) -> None:
+        self._in_block: dict[Place, tuple[Moment, Moment]] = {}  # The first and the last message.
+        self._spans: dict[Place, list[tuple[Moment, Moment]]] = defaultdict(list)
+        self._kept = 0
+        self._jumps = 0
+        self._back_ms_max = 0
+        self._topic = ""
+
+    def note(self, topic: str, partition: int, offset: int, time_ms: int) -> None:
+        """Note a message."""
+        place = (topic, partition)
+        moment = (offset, time_ms)
+        first, last = self._in_block.get(place, (moment, moment))
+        if last[1] - time_ms >= BACK_MS_MIN:
+            self._note_jump(topic, last[1] - time_ms)
+        self._in_block[place] = (first, moment)
+
+    def end_block(self) -> None:
+        """Note that the block has ended."""
+        for place, span in self._in_block.items():
+            if self._kept < SPANS_KEPT_MAX:
+                self._spans[place].append(span)
+                self._kept += 1
+        self._in_block.clear()
+
+    def warning(self) -> str:
+        """Describe how often a clock went back and how far; empty if it never did."""
+        self.end_block()
+        for (topic, _), spans in self._spans.items():
+            spans.sort()
+            for (_, last), (first, _) in pairwise(spans):
+                if last[1] - first[1] >= BACK_MS_MIN:
+                    self._note_jump(topic, last[1] - first[1])
+        self._spans.clear()
+        if not self._jumps:
+            return ""
+        return (
+            f"Time jumps back {self._jumps} times in {self._topic}, by at most {self._back_ms_max / 1000:.1f} s: "
+            "the messages are read in the order of their times."
+        )
+
+    def _note_jump(self, topic: str, back_ms: int) -> None:
+        self._jumps += 1
+        if back_ms > self._back_ms_max:
+            self._back_ms_max, self._topic = back_ms, topic

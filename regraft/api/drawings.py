@@ -1,6 +1,6 @@
 """How reports draw: the style of lines, and SVG. Needs the extra ``plots``."""
 
-from regraft.report_page.drawing_style import STYLE, svg_text
+from regraft.backtests.draw_backtest import STYLE, svg_text
 
 __all__ = [
     "STYLE",

@@ -6,17 +6,18 @@ ends with its number in the legend. Figures and the page belong to ``show_backte
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RECORDED, Outcome, outcomes_by_mode
-from regraft.report_page.drawing_style import STYLE, svg_text
 from regraft.schemas.units import SECOND_MS
 
 LABEL_LENGTH_MAX = 36  # With longer names the legend has two columns instead of three.
@@ -25,6 +26,18 @@ INCHES_PER_LINE = 0.13  # Height of the number at the end of a line.
 # Each has a contrast of at least 3:1 with a light and a dark page, as WCAG 2.2 requires of lines.
 COLOURS = ("#2878c8", "#1b9250", "#c2528b", "#a87800", "#00899b", "#8a63d2", "#d43d51", "#7a7a3c")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2, 3, 2)))
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "regraft",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#dddddd",
+    "axes.axisbelow": True,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +137,11 @@ def spread(values: Sequence[float], gap: float, top: float) -> list[float]:
 def _cost_at(outcome: Outcome, time_ms: int) -> float:
     before = [point for point in outcome.points if point.end_ms <= time_ms]
     return (before[-1] if before else outcome.points[0]).cost_per_s
+
+
+def svg_text(canvas: Canvas) -> str:
+    """Return the drawing as SVG, without a date."""
+    buffer = io.StringIO()
+    FigureCanvasSVG(canvas)
+    canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.loop.bound_cost import BOUND_EVERY_MS
 from regraft.controller.loop.compose_loop import compose_loop
+from regraft.controller.loop.show_state import BOUND_EVERY_MS
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.infra.process.stack_error import StackError
