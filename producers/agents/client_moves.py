@@ -88,6 +88,14 @@ class ClientMoves:
         if number in self._arrived:
             self._note_joined(number, move, is_joined=note.kind is NoteKind.DRAINED and not is_old)
             return
+        self._take_step(number, move, note, is_old=is_old)
+        if number in self.moving:
+            self._since_s[number] = time.monotonic()
+        self._finish_if_complete()
+
+    def _take_step(self, number: int, move: MovingSubscription, note: AgentNote, *, is_old: bool) -> None:
+        """Take the next step of a move, of which one of its homes has reported."""
+        session = self._session
         match note.kind:
             case NoteKind.AWAITED if not is_old and not move.is_counting:
                 session.write_note(move.home_to, AgentNote(NoteKind.READY, note.subscription, note.epoch))
@@ -108,8 +116,6 @@ class ClientMoves:
                 move.is_joined = True
             case NoteKind.ABORTED:
                 self._stop(number)
-        self._since_s[number] = time.monotonic()
-        self._finish_if_complete()
 
     def _note_joined(self, number: int, move: MovingSubscription, *, is_joined: bool) -> None:
         move.is_joined = move.is_joined or is_joined

@@ -15,7 +15,7 @@ from regraft.producers.agents.broker_address import BrokerAddress
 
 EVERY_S = 15.0
 ANSWER_S_MAX = 5.0
-ROUNDS = 2  # The best of so many counts: an answer may be late, but never early.
+ROUNDS = 2  # The best of these counts: an answer may be late, but never early.
 AT_ONCE_MAX = 32  # Brokers measured in one round; of more, each comes in turn.
 NEARER_SHARE, NEARER_S = 0.8, 0.002  # Another is nearer if it answers in this share of the time, and so much earlier.
 

@@ -105,14 +105,7 @@ class BrokerNode:
         self._inbox: deque[tuple[str | None, Served]] = deque()
         self._groups = GroupHandlers(self.broker, partial(is_subscribed, core))
         self._reported = ReportedClients(self.broker, self._cells, ports, self._groups, now_ms)
-        self.clients = NodeClients(
-            self.broker,
-            str(core.boot_ms),
-            self._ask,
-            self._reported.change,
-            lambda: core.epoch,
-            lambda: core.takes_clients,
-        )
+        self.clients = self._new_clients(core)
         self._agents = self._reported.agents = self.clients.agents
         self._agents.connect(connector.agents, self._refuse_move)
         self.clients.handlers = self._groups.choose
@@ -123,6 +116,10 @@ class BrokerNode:
         self._checks = ConnectorChecks(self.broker, self.counts, connector.release)  # For any connector.
         self._inboxes = ReplyInboxes(self._want, self._note_message)
         self._checks.begin(self._inboxes.note_interest, self._inboxes.take)
+
+    def _new_clients(self, core: BrokerProtocol) -> NodeClients:
+        own, change = (self.broker, str(core.boot_ms)), self._reported.change
+        return NodeClients(*own, self._ask, change, lambda: core.epoch, lambda: core.takes_clients)
 
     def add_candidate(self, peer: str) -> None:
         """Connect to one more broker, so that a link to it is measured."""

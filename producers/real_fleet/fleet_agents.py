@@ -22,7 +22,7 @@ from regraft.producers.real_fleet.fleet_client import FleetClient
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.units import SECOND_MS
 
-MOBILE_EVERY = 5  # Of so many agents one is mobile.
+MOBILE_EVERY = 5  # One agent in this many is mobile.
 Connect = Callable[[str], Awaitable[FleetClient]]
 Delay = Callable[[str, str], float]
 
