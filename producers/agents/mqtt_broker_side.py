@@ -29,6 +29,7 @@ from regraft.producers.agents.mqtt_client_facts import (
 from regraft.producers.agents.mqtt_deliveries import MqttDeliveries, with_fields
 from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, as_mqtt311
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
+from regraft.producers.agents.write_soon import SoonWriter
 from regraft.producers.nodes.mqtt.mqtt_topics import subject_of
 from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
 
@@ -48,7 +49,8 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
     ) -> None:  # fmt: skip
         super().__init__(name, brokers, home, counts, on_end, tls)
         self._client = MqttClient(name)
-        self.deliveries = MqttDeliveries(self._write, self._note_full)
+        self._writer = SoonWriter(self._write)
+        self.deliveries = MqttDeliveries(self._writer.write, self._note_full)
         self._again: list[tuple[bytes, OnAnswer | None]] = []  # Published at a broker that died without an answer.
 
     @property
@@ -62,7 +64,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def write_packet(self, packet: mqtt5.Packet) -> None:
         """Send a packet to the client."""
-        self._write(packet.write() if self.client.version == MQTT_5 else as_mqtt311(packet))
+        self._writer.write(packet.write() if self.client.version == MQTT_5 else as_mqtt311(packet))
 
     def count(self, what: str) -> None:
         """Count an event."""
@@ -230,6 +232,11 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
             self.counts["published_again"] += len(again)
             for frame, on_answer in again:
                 upstream.publish(frame, on_answer)
+
+    def end(self, reason: str) -> None:
+        """End the client and all its connections."""
+        self._writer.flush()
+        super().end(reason)
 
     # --- what the parts of the session ask ---------------------------------------------------------------------------
 

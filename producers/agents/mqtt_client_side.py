@@ -100,7 +100,7 @@ class MqttSession(MqttBrokerSide):
     def _refuse(self, reason: str) -> None:
         if self._has_connected and self.client.version == MQTT_5:
             code = mqtt5.DisconnectReasonCode.MALFORMED_PACKET
-            self._write(mqtt5.DisconnectPacket(reason_code=code).write())
+            self.write_packet(mqtt5.DisconnectPacket(reason_code=code))
         self.end(reason)
 
     def _take_frame(self, frame: bytes) -> None:

@@ -15,6 +15,7 @@ import mqtt5
 
 from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
 from regraft.producers.agents.mqtt_frames import FAILED, FrameReader, with_id
+from regraft.producers.agents.write_soon import SoonWriter
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, read_packet
 
 OPEN_S_MAX = 10.0
@@ -73,6 +74,7 @@ class MqttUpstream(asyncio.Protocol):
         self._is_paused = self._is_held = False
         self._pinging: asyncio.TimerHandle | None = None
         self._unanswered = 0
+        self._writer = SoonWriter(self._write_now)
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -181,6 +183,9 @@ class MqttUpstream(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
+        self._writer.write(data)
+
+    def _write_now(self, data: bytes) -> None:
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
@@ -285,6 +290,7 @@ class MqttUpstream(asyncio.Protocol):
         if self.is_closing:
             return
         self.is_closing = True
+        self._writer.flush()
         if self._pinging is not None:
             self._pinging.cancel()
         if self.transport is not None:
