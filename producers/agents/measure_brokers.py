@@ -1,4 +1,4 @@
-"""Which broker is nearest to an agent, and so to its clients: how long each takes to answer a new connection.
+"""Which broker is nearest to an agent, and so to its clients: how long each takes to accept a new connection.
 
 In: addresses. Out: the nearest broker, once it is known and whenever it changes.
 """
@@ -17,6 +17,7 @@ EVERY_S = 15.0
 ANSWER_S_MAX = 5.0
 ROUNDS = 2  # The best of these counts: an answer may be late, but never early.
 AT_ONCE_MAX = 32  # Brokers measured in one round; of more, each comes in turn.
+SPEAKING_FIRST = ("nats", "tls")
 NEARER_SHARE, NEARER_S = 0.8, 0.002  # Another is nearer if it answers in this share of the time, and so much earlier.
 
 
@@ -56,13 +57,14 @@ class NearestBroker:
 
 
 async def _answer_s(address: BrokerAddress) -> float:
-    """Return how long a broker takes to accept a connection and to say something; infinite if it does not."""
+    """Return how long a broker takes to accept a connection and, if it speaks first, to do so; infinite if it fails."""
     began_s = time.perf_counter()
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             reader, writer = await asyncio.open_connection(address.host, address.port)
             try:
-                await reader.read(1)
+                if address.scheme in SPEAKING_FIRST:
+                    await reader.read(1)
             finally:
                 writer.close()
     except (OSError, TimeoutError):

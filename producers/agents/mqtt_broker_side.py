@@ -27,10 +27,11 @@ from regraft.producers.agents.mqtt_client_facts import (
     MqttSubscription,
 )
 from regraft.producers.agents.mqtt_deliveries import MqttDeliveries, with_fields
-from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, as_mqtt311
+from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, as_mqtt311, user_property, with_property
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
 from regraft.producers.agents.write_soon import SoonWriter
 from regraft.producers.nodes.mqtt.mqtt_topics import subject_of
+from regraft.schemas.agent_names import PUBLISHER_HEADER
 from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
 
 GRANTED_S_MAX = 10.0
@@ -156,6 +157,8 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
             note = note_of(packet.payload)
             if note is not None and note.kind is NoteKind.WHO:
                 self._introduce_all(upstream)
+            elif note is not None and note.kind is NoteKind.NAMED:
+                self.publishing.note_named(upstream.broker)
             elif note is not None and note.kind is not NoteKind.BESIDE:
                 self.moves.take_note(upstream, note)
         elif number == PRIVATE_ID:
@@ -288,9 +291,13 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
     def _write_note(self, upstream: MqttUpstream, note: AgentNote) -> None:
         self._publish_own(upstream, self.client.notes_topic, note_bytes(note))
 
-    def _publish_own(self, upstream: MqttUpstream, topic: str, payload: bytes) -> None:
-        packet = mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1)
-        upstream.publish(packet.write(), self._note_own, is_own=True)
+    def _publish_own(self, upstream: MqttUpstream, topic: str, payload: bytes, *, is_named: bool = False) -> None:
+        frame = mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1).write()
+        upstream.publish(self.named(frame) if is_named else frame, self._note_own, is_own=True)
+
+    def named(self, frame: bytes) -> bytes:
+        """Return a message of the client's with its name."""
+        return with_property(frame, user_property(PUBLISHER_HEADER, self.name.encode()), PUBLISHER_HEADER)
 
     def want_flush(self, upstream: MqttUpstream, *, is_wanted: bool) -> None:
         """Ask a broker for the agent's own messages through the overlay, or no longer."""
@@ -302,7 +309,8 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def send_flush(self, upstream: MqttUpstream, mark: int) -> None:
         """Publish such a message behind everything that the client has published."""
-        self._publish_own(upstream, self.client.flush_topic, b"%d" % mark)
+        is_named = self.publishing.is_named(upstream.broker)
+        self._publish_own(upstream, self.client.flush_topic, b"%d" % mark, is_named=is_named)
 
 
 def _ids_for(subscription: MqttSubscription) -> list[int]:

@@ -53,12 +53,40 @@ class FrameReader:
 
 def head(first: int, length: int) -> bytes:
     """Return the first bytes of a packet, before its content of ``length`` bytes."""
-    out = bytearray((first,))
+    return bytes((first,)) + length_bytes(length)
+
+
+def length_bytes(length: int) -> bytes:
+    """Return a length as MQTT writes it, in 7 bits a byte."""
+    out = bytearray()
     while True:
         length, low = divmod(length, 128)
         out.append(low | (128 if length else 0))
         if not length:
             return bytes(out)
+
+
+def user_property(name: bytes, value: bytes) -> bytes:
+    """Return a user property as it is in a packet."""
+    return b"".join((b"\x26", len(name).to_bytes(2), name, len(value).to_bytes(2), value))
+
+
+def with_property(frame: bytes, added: bytes, name: bytes) -> bytes:
+    """Return a PUBLISH of MQTT 5 with a user property more; as it was if it has one of that name, in any case."""
+    begin, _ = bounds_of(frame, 0)
+    at = id_place(frame) + 2 * bool(frame[0] & 0b110)
+    size = shift = 0
+    after = at
+    while True:
+        size |= (frame[after] & 0x7F) << shift
+        after, shift = after + 1, shift + 7
+        if not frame[after - 1] & 0x80:
+            break
+    if name.lower() in frame[after : after + size].lower():
+        return frame
+    properties = length_bytes(size + len(added))
+    content = len(frame) - begin + len(properties) - (after - at) + len(added)
+    return b"".join((head(frame[0], content), frame[begin:at], properties, added, frame[after:]))
 
 
 def id_place(frame: bytes) -> int:

@@ -12,6 +12,7 @@ from typing import Protocol
 import mqtt5
 
 from regraft.producers.agents.client_homes import ClientHomes
+from regraft.producers.agents.client_publishing import ClientPublishing
 from regraft.producers.agents.mqtt_client_facts import NOT_FOR_CLIENTS, SUBSCRIPTIONS_MAX, MqttClient, MqttSubscription
 from regraft.producers.agents.mqtt_frames import FAILED
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
@@ -33,6 +34,15 @@ class RequestOwner(Protocol):
     @property
     def homes(self) -> ClientHomes[MqttUpstream]:
         """Its connections to brokers."""
+        ...
+
+    @property
+    def publishing(self) -> ClientPublishing:
+        """Where it publishes."""
+        ...
+
+    def named(self, frame: bytes) -> bytes:
+        """Return a message of the client's with its name."""
         ...
 
     def write_packet(self, packet: mqtt5.Packet) -> None:
@@ -120,6 +130,9 @@ class MqttRequests:
             session.stay("it uses QoS 2, a dialogue with one broker")
         is_first = not session.client.has_published
         session.client.has_published = True
+        if session.publishing.note_published():
+            named = session.named(frame)
+            frame = named if limit is None or len(named) <= limit else frame
         upstream.publish(frame, self._answer_to(packet.packet_id or 0, upstream) if qos else None)
         return is_first
 

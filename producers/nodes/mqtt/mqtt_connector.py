@@ -330,6 +330,8 @@ class MqttConnector(PlainConnector):
         self._catch_up()
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
+        else:
+            self._line.on_open()
 
     async def _look_again(self) -> None:
         """Look for other nodes; raise OSError if the broker still reaches one."""

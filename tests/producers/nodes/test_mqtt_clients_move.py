@@ -14,6 +14,7 @@ import pytest
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
+from regraft.schemas.agent_names import publishing_client
 from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.producers.nodes.mqtt_brokers import MqttClient, needs_mosquitto
 from tests.producers.nodes.mqtt_site import MqttSite, mqtt_site
@@ -92,6 +93,10 @@ class Traffic:
         return {(name, each): range(count) for name, count in self.numbers.items() for each in receivers}
 
 
+def publishing_clients(site: MqttSite, broker: str) -> set[str]:
+    return {publishing_client(name) for name in site.fleet.ports[broker].clients.connected} - {""}
+
+
 async def move_all(site: MqttSite, agent: Agent, links: Any, home: str, target: str) -> None:
     """Take all clients of an agent from one broker to another by a plan."""
     moves = [ClientMove(name, home, target) for name in site.movable(home)]
@@ -134,5 +139,10 @@ async def _empty_a_broker(version: int, qos: int, directory: Path) -> None:
         await until(lambda: min(traffic.equal[name] for name in moving) >= equal)
         assert {traffic.equal[name] for name in moving} == {equal}
         assert agent.counts["publishers_not_moved"] == 0
+        homes = {session.client.name: session.homes.home for session in agent.sessions}
+        named = {
+            name: broker for broker in BROKERS for name in publishing_clients(site, broker) if broker == homes[name]
+        }
+        assert named == homes  # All have published enough to be known as publishers, where they are.
         await agent.close()
         assert not site.fleet.failures
