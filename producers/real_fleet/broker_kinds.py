@@ -18,6 +18,8 @@ from regraft.infra.local.rabbit_server import RabbitAddress, start_rabbit_servic
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.find_extras import require_extras
 from regraft.infra.process.find_port import LOOPBACK
+from regraft.producers.agents.client_session import ClientSession
+from regraft.producers.agents.nats_session import NatsSession
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS
 from regraft.producers.nodes.amqp.ask_rabbit import login_of
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
@@ -48,14 +50,14 @@ class ServerAddress:
 @dataclass(frozen=True)
 class BrokerKind:
     """One kind of broker. ``start`` runs a server, ``connect`` connects a client, ``connector_of`` makes a node's
-    connector; ``has_agents``: clients can have an agent.
+    connector; ``session_of`` is what an agent has for each client, None if clients can have none.
     """
 
     name: str
     start: Callable[[Supervisor, str, Path], ServerAddress]
     connect: Callable[[str], Awaitable[FleetClient]]
     connector_of: Callable[[ServerAddress, str], Connector]
-    has_agents: bool = False
+    session_of: type[ClientSession[Any]] | None = None
 
 
 def broker_kind(name: str) -> BrokerKind:
@@ -67,7 +69,7 @@ def broker_kind(name: str) -> BrokerKind:
             _start_nats,
             NatsClient.connect,
             lambda at, broker: NatsConnector(at.connector_url, broker),
-            has_agents=True,
+            NatsSession,
         )
     if name == AMQP:
         from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
@@ -79,13 +81,14 @@ def broker_kind(name: str) -> BrokerKind:
             return AmqpConnector(at.connector_url, broker, place=place)
 
         return BrokerKind(AMQP, RabbitServers().start, AmqpClient.connect, amqp_connector_of)
+    from regraft.producers.agents.mqtt_client_side import MqttSession
     from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
     from regraft.producers.real_fleet.mqtt_client import MqttClient
 
     def connector_of(at: ServerAddress, broker: str) -> Connector:
         return MqttConnector(at.connector_url, broker, interest_file=at.interest_file, log_file=at.log_file)
 
-    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, connector_of)
+    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, connector_of, MqttSession)
 
 
 def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:

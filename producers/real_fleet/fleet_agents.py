@@ -18,6 +18,7 @@ from regraft.infra.process.find_port import LOOPBACK
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_session import ClientSession
+from regraft.producers.agents.measure_brokers import SPEAKING_FIRST
 from regraft.producers.real_fleet.fleet_client import FleetClient
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.units import SECOND_MS
@@ -30,24 +31,29 @@ Delay = Callable[[str, str], float]
 class FleetAgents:
     """``urls`` are those of the servers, by broker; ``connect`` connects a client to an address.
 
-    ``delay_ms`` returns the delay between the places of two brokers.
+    ``delay_ms`` returns the delay between the places of two brokers. Clients of brokers that do not speak first are not
+    mobile: connections through proxies do not show how far these are.
     """
 
-    def __init__(self, urls: Mapping[str, str], connect: Connect, delay_ms: Delay) -> None:
+    def __init__(
+        self, urls: Mapping[str, str], connect: Connect, session_of: type[ClientSession[Any]], delay_ms: Delay
+    ) -> None:
         places = {broker: urlsplit(url) for broker, url in urls.items()}
         self._ports = {broker: at.port or 0 for broker, at in places.items()}
+        self._scheme = next(at.scheme for at in places.values())
         self._agents: dict[str, Agent] = {}
         self._ways: dict[str, dict[str, LinkProxy]] = {}  # Of mobile agents, by home and broker.
-        self._connect, self._delay_ms = connect, delay_ms
+        self._connect, self._session_of, self._delay_ms = connect, session_of, delay_ms
         self._connecting = asyncio.Lock()  # One after the other, so that it is clear whose session is new.
         self._sessions: dict[str, ClientSession[Any]] = {}
 
     async def start(self) -> None:
         """Let all agents listen."""
         for number, broker in enumerate(self._ports):
-            ports = self._ports if number % MOBILE_EVERY else await self._begin_ways(broker)
-            addresses = {name: BrokerAddress(name, LOOPBACK, port) for name, port in ports.items()}
-            self._agents[broker] = Agent(f"site{number}", addresses, broker)
+            is_mobile = number % MOBILE_EVERY == 0 and self._scheme in SPEAKING_FIRST
+            ports = await self._begin_ways(broker) if is_mobile else self._ports
+            addresses = {name: BrokerAddress(name, LOOPBACK, port, scheme=self._scheme) for name, port in ports.items()}
+            self._agents[broker] = Agent(f"site{number}", addresses, broker, self._session_of)
             await self._agents[broker].start(LOOPBACK, 0)
 
     async def _begin_ways(self, home: str) -> dict[str, int]:
@@ -69,7 +75,7 @@ class FleetAgents:
         agent = self._agents[broker]
         async with self._connecting:
             before = set(agent.sessions)
-            client = await self._connect(f"nats://{LOOPBACK}:{agent.port}")
+            client = await self._connect(f"{self._scheme}://{LOOPBACK}:{agent.port}")
             (self._sessions[name],) = set(agent.sessions) - before
         return client
 

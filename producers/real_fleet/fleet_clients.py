@@ -98,7 +98,8 @@ class FleetClients:
         self.counts: Counter[str] = Counter()
         self.must_wait = self.have_roamed = False
         self._kind, self._urls, self._now_ms = kind, urls, now_ms
-        self._agents = FleetAgents(urls, kind.connect, delay_ms) if kind.has_agents else None
+        session_of = kind.session_of
+        self._agents = FleetAgents(urls, kind.connect, session_of, delay_ms) if session_of is not None else None
         self._publishing: dict[str, Connection] = {}  # By broker or, beside agents, by publisher.
         self._subscribing: dict[tuple[str, int], Connection] = {}  # By broker and group.
         self._home_of: dict[str, str] = {}

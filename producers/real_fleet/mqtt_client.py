@@ -56,8 +56,9 @@ class MqttClient:
         return self
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
-        """Publish as this publisher."""
-        self._client.publish(topic_of(subject), payload, QOS, properties=_properties_of(publisher))
+        """Publish as this publisher; without a name, as whom the broker, or an agent, considers it."""
+        properties = _properties_of(publisher) if publisher else None
+        self._client.publish(topic_of(subject), payload, QOS, properties=properties)
 
     async def subscribe(self, subject: str, take: Take) -> tuple[str, Take]:
         """Call ``take`` with the payload of each message with a subject; return the subscription."""

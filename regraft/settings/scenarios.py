@@ -66,19 +66,23 @@ def _real_brokers(kind: str) -> Scenario:
     )
 
 
+def _with_agents(scenario: Scenario) -> Scenario:
+    """Return the scenario with agents beside publishers and two thirds of the subscribers: plans move these, too."""
+    return replace(
+        scenario,
+        controller={"planner": "swap_links_cost+place_clients_cost"},
+        demo={**scenario.demo, "shadow_planners": ("swap_links_cost",)},
+    )
+
+
 SCENARIOS = {
     # Stock quotes over a tree; interests shift halfway. It uses the defaults of all settings.
     STOCKS: Scenario(TreeConfiguration.KIND, has_shift=True),
     # The same with a site that fails, and without the shift.
     OUTAGE: Scenario(TreeConfiguration.KIND, failing=4),
     # The same quotes over real brokers with nodes.
-    # Next to NATS, publishers and two thirds of the subscribers have agents: plans move them, too.
-    NATS: replace(
-        _real_brokers(NATS),
-        controller={"planner": "swap_links_cost+place_clients_cost"},
-        demo={"brokers": 20, "shadow_planners": ("swap_links_cost",)},
-    ),
-    MQTT: _real_brokers(MQTT),
+    NATS: _with_agents(_real_brokers(NATS)),
+    MQTT: _with_agents(_real_brokers(MQTT)),
     AMQP: _real_brokers(AMQP),
     # Mobile users on a Chord ring. Shadows: the paper's two algorithms, and ours without moving users.
     CHORD: Scenario(
