@@ -53,6 +53,10 @@ class Client(Protocol):
         """Return the subscription with a number of the agent's."""
         ...
 
+    def has_ended(self, number: int) -> bool:
+        """Return True for the number of a subscription that has ended."""
+        ...
+
     def renumber(self, subscription: Any) -> None:
         """Give a subscription a number that no earlier one had: it restarts."""
         ...

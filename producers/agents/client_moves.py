@@ -159,6 +159,8 @@ class ClientMoves:
             session.write_note(upstream.broker, AgentNote(NoteKind.STAYS))
             self._refuse(upstream.broker, note.subscription, note.epoch)
             return
+        if session.client.has_ended(number):
+            return  # Its node is about to learn that.
         is_here = subscription is not None and subscription.home == upstream.broker
         if not is_here or note.broker not in session.homes.brokers or note.broker == upstream.broker:
             log.warning("order_refused", client=session.client.name, subscription=note.subscription, to=note.broker)

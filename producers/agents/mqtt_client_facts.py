@@ -214,6 +214,10 @@ class MqttClient:
         """Return the subscription with a number of the agent's."""
         return self._by_id.get(number)
 
+    def has_ended(self, number: int) -> bool:
+        """Return True for the number of a subscription that has ended."""
+        return 0 < number <= self._ids and number not in self._by_id
+
     def asked(self, subscription: MqttSubscription, *, is_moving: bool) -> mqtt5.TopicFilter:
         """Return what the agent asks a broker for; what a broker retains, a moving subscription has already."""
         given = subscription.options

@@ -111,6 +111,10 @@ class NatsClient:
         numbered = self._by_number.items()
         return {number for number, each in numbered if each.subject.decode(errors="replace") in text}
 
+    def has_ended(self, number: int) -> bool:
+        """Return True for the number of a subscription that has ended."""
+        return 0 < number <= self._numbers and number not in self._by_number
+
     def note_published(self, subject: bytes) -> None:
         """Note that the client publishes."""
         self.has_published = True
