@@ -9,6 +9,8 @@ LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
 STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
 # What only tests, linters and the build of the documents need, is installed only for these.
 DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock lab/pyproject.toml | sha256sum | cut -c1-16)
+# Compiled again when its sources have changed; `make clean` leaves it.
+SEARCH_STAMP := .venv/search-$(shell cat requirements.lock regraft/overlay/tree/compiled_*.py | sha256sum | cut -c1-16)
 INSTALL := infra/tools/install_packages.py
 
 # Tests start hundreds of processes: with this, each would compile again what the others have compiled.
@@ -20,9 +22,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(STAMP) ## Make .venv, install what Regraft needs to run, get Java and the jars (quick when done before)
+setup: $(STAMP) $(SEARCH_STAMP) ## Make .venv, install what Regraft needs to run, get Java and jars (quick when done before)
 
-dev: $(DEV_STAMP) ## The same, and what tests and linters need
+dev: $(DEV_STAMP) $(SEARCH_STAMP) ## The same, and what tests and linters need
 
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -35,6 +37,11 @@ $(STAMP):
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m regraft.infra.local.set_up
 	@rm -f .venv/set-up-* && touch $@
+
+# Without it, the first controller compiles.
+$(SEARCH_STAMP): $(STAMP)
+	@$(BIN)/python -m regraft.infra.local.compile_search || true
+	@rm -f .venv/search-* && touch $@
 
 $(DEV_STAMP): $(STAMP)
 	$(BIN)/python $(INSTALL) requirements-dev.lock
@@ -88,6 +95,6 @@ doctor: setup ## Say what is there, what is missing, what to do
 pin-images: setup ## Write the digests of others' images into Dockerfile, compose file and manifests (asks Docker)
 	$(BIN)/python -m regraft.infra.tools.pin_images
 
-clean: ## Remove results and tool caches; .venv and .cache (Java, jars) stay
+clean: ## Remove results and tool caches; .venv, .cache (Java, jars) and the compiled search stay
 	rm -rf out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name '*.pyc' -path '*/__pycache__/*' -not -path './.venv*' -delete

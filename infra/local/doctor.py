@@ -29,6 +29,7 @@ from regraft.infra.local.find_java import NoJavaError, find_java
 from regraft.infra.local.valkey_server import NoRedisError, find_valkey, is_redis_ready
 from regraft.infra.process.check_disk import FREE_MB_MIN, free_mb
 from regraft.infra.process.find_extras import describe_missing, missing_extras
+from regraft.overlay.tree.compiled_costs import find_compiled
 from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, clock_offsets_ms, farthest_clocks
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.state import WindowClosed
@@ -105,6 +106,7 @@ def diagnose(
         lambda: _jars("spark"),
         lambda: _jars("kafka"),
         _valkey,
+        _search,
         _cores,
         _memory,
         lambda: _disk("disk of the output", out, free_mb_min),
@@ -193,6 +195,17 @@ def _valkey() -> Finding:
         return Finding("valkey", FindingStatus.OK, str(find_valkey()))
     except NoRedisError as error:
         return Finding("valkey", FindingStatus.MISSING, "none", str(error))
+
+
+def _search() -> Finding:
+    """Check whether the controller's search over links is compiled; without that, it only decides later."""
+    name = "compiled search"
+    if missing := missing_extras(["compiled"]):
+        return Finding(name, FindingStatus.WARN, "none", describe_missing("A fast search over a tree's links", missing))
+    if (directory := find_compiled()) is None:
+        to_do = "Run `python -m regraft.infra.local.compile_search`, or let the first controller compile, some 12 s."
+        return Finding(name, FindingStatus.WARN, "not compiled for this machine yet", to_do)
+    return Finding(name, FindingStatus.OK, f"in {directory}")
 
 
 def _cores() -> Finding:

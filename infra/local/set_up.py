@@ -1,4 +1,4 @@
-"""Finish the set-up after the Python packages: a Java, the jars of Spark and Kafka, and archives of their classes.
+"""Finish the set-up after the Python packages: a Java, jars of Spark and Kafka, archives of their classes, the search.
 
 The Makefile calls ``python -m regraft.infra.local.set_up``, which is fast if everything exists.
 """
@@ -8,6 +8,7 @@ import sys
 
 from rich.console import Console
 
+from regraft.infra.local.compile_search import compile_meanwhile
 from regraft.infra.local.fetch_jars import kafka_class_path, read_lock, spark_jars
 from regraft.infra.local.find_cache import find_cache
 from regraft.infra.local.find_java import JavaRuntime, ensure_java
@@ -18,6 +19,15 @@ from regraft.infra.process.stack_error import StackError
 def main() -> None:
     """Install Java and the jars, and print one line about them; exit with 1 and one sentence if that fails."""
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    with compile_meanwhile(console.print):
+        java = _fetch(console)
+        _make_archives(java, console)
+    jars = sum(len(jar_set.jars) for jar_set in read_lock().values())
+    console.print(f"Set-up complete: Java {java.version} ({java.source}), {jars} jars checked in {find_cache()}.")
+
+
+def _fetch(console: Console) -> JavaRuntime:
+    """Install Java, if there is none, and the jars; exit with 1 and one sentence if that fails."""
     try:
         java = ensure_java()
         spark_jars()
@@ -25,9 +35,7 @@ def main() -> None:
     except StackError as error:
         console.print(str(error))
         sys.exit(1)
-    _make_archives(java, console)
-    jars = sum(len(jar_set.jars) for jar_set in read_lock().values())
-    console.print(f"Set-up complete: Java {java.version} ({java.source}), {jars} jars checked in {find_cache()}.")
+    return java
 
 
 def _make_archives(java: JavaRuntime, console: Console) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -130,6 +131,7 @@ def test_set_up_succeeds_without_archives(
         raise error
 
     monkeypatch.setattr(set_up, "make_archives", fail)
+    monkeypatch.setattr(set_up, "compile_meanwhile", nullcontext)
     set_up.main()
     said = capsys.readouterr().err.splitlines()
     assert "the disk is full" in said[0]

@@ -1,9 +1,9 @@
 """The compiled inner loops of tree costs, if numba is installed: several times faster, with the same results.
 
 Out: kernels for a tree's costs, or None where the numpy code has to do. Nothing is compiled on first use: who wants
-kernels prepares them, which takes seconds the first time on a machine. The loops themselves are in
-:mod:`overlay.tree.compiled_kernels` and
-:mod:`overlay.tree.compiled_annealing`.
+kernels prepares them, which takes seconds the first time on a machine, so set-up does it. The loops themselves are in
+:mod:`overlay.tree.compiled_kernels` and :mod:`overlay.tree.compiled_annealing`, the places of compiled code in
+:mod:`overlay.tree.kept_code`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ from regraft.schemas.arrays import Floats, Places
 
 KERNELS_MODULE = "regraft.overlay.tree.compiled_kernels"
 ANNEALING_MODULE = "regraft.overlay.tree.compiled_annealing"
+PLACES_MODULE = "regraft.overlay.tree.kept_code"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,7 @@ class _Prepared:
 
 
 def prepare_compiled() -> str:
-    """Compile the kernels, or load them from numba's cache; return why they are not available, empty if they are.
+    """Compile the kernels, or load what was compiled before; return why they are not available, empty if they are.
 
     Costs some 12 s of processor time and 230 MB the first time on a machine, 0.7 s and 130 MB later. It may run in a
     thread: until it is done, new tree costs use numpy.
@@ -51,8 +54,20 @@ def prepare_compiled() -> str:
         kernels, annealing = importlib.import_module(KERNELS_MODULE), importlib.import_module(ANNEALING_MODULE)
     except Exception as error:  # Whatever numba and its compiler raise: numpy does the same, only slower.
         return f"{type(error).__name__}: {error}"
+    if directory := kernels.best_links.stats.cache_path:
+        importlib.import_module(PLACES_MODULE).mark_complete(Path(directory))
     _Prepared.kernels = Kernels(kernels.best_links, kernels.count_steps, kernels.update_line, annealing.anneal_links)
     return ""
+
+
+def find_compiled() -> Path | None:
+    """Return the directory from which a process would load the kernels; None if it would compile them.
+
+    Raises ImportError without numba.
+    """
+    places: Any = importlib.import_module(PLACES_MODULE)
+    directory: Path | None = places.find_kept_code()
+    return directory
 
 
 def kernels_for(inventory: Inventory, sets: WeightedSets) -> Kernels | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
+from regraft.overlay.tree.kept_code import kept_code
 from regraft.schemas.arrays import Flags, Floats, Places, Words
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,7 +30,8 @@ def _compiled(*arguments: Any) -> Callable[[Function], Function]:
         compiler: Any = njit  # Its overloads do not allow for the types of arguments.
         types_of = [[arguments]] if arguments else []
         try:
-            kept: Function = compiler(*types_of, cache=True)(function)
+            with kept_code():
+                kept: Function = compiler(*types_of, cache=True)(function)
         except RuntimeError:  # There is no directory that numba can write to: each process compiles.
             kept = compiler(*types_of)(function)
         return kept
