@@ -61,11 +61,11 @@ def prepare_compiled() -> str:
 
 
 def find_compiled() -> Path | None:
-    """Return the directory from which a process would load the kernels; None if it would compile them.
-
-    Raises ImportError without numba.
-    """
-    places: Any = importlib.import_module(PLACES_MODULE)
+    """Return the directory from which a process would load the kernels; None if it would compile them, or cannot."""
+    try:
+        places: Any = importlib.import_module(PLACES_MODULE)
+    except (ImportError, AttributeError):  # Without numba, or with one that is built otherwise.
+        return None
     directory: Path | None = places.find_kept_code()
     return directory
 
