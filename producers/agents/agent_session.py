@@ -36,6 +36,11 @@ class Subscription(Protocol):
     home: str
     number: int
 
+    @property
+    def words(self) -> list[str]:
+        """What it subscribes, word by word."""
+        ...
+
 
 class Client(Protocol):
     """What is known of the client; ``stays_because`` is "" if it may move."""

@@ -41,6 +41,11 @@ class MqttSubscription:
     wanted: dict[str, int] = field(default_factory=dict)
     called: dict[str, tuple[str, int]] = field(default_factory=dict)  # Broker -> what its node calls it, epoch or 0.
 
+    @property
+    def words(self) -> list[str]:
+        """What it subscribes, word by word."""
+        return self.filter.split("/")
+
 
 @dataclass
 class MqttClient:

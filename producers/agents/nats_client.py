@@ -34,6 +34,11 @@ class Subscription:
     delivered: int = 0
     count_max: int = 0
 
+    @property
+    def words(self) -> list[str]:
+        """What it subscribes, word by word."""
+        return self.subject.decode(errors="replace").split(".")
+
 
 @dataclass
 class NatsClient:

@@ -79,10 +79,14 @@ class FleetAgents:
             (self._sessions[name],) = set(agent.sessions) - before
         return client
 
-    def home_of(self, name: str) -> str:
-        """Return the broker at which a client publishes, and subscribes unless it moves; "" if it has not connected."""
+    def home_of(self, name: str, subject: str = "") -> str:
+        """Return where a client publishes, or has its subscription to a subject; "" if that is not known."""
         session = self._sessions.get(name)
-        return "" if session is None else session.homes.home
+        if session is None or not subject:
+            return "" if session is None else session.homes.home
+        subscriptions = session.client.subscriptions.values()
+        homes = {each.home for each in subscriptions if each.words == subject.split(".")}
+        return homes.pop() if len(homes) == 1 else ""
 
     def counts(self) -> Counter[str]:
         """Return what all agents have counted."""

@@ -104,7 +104,8 @@ class FleetClients:
         self._subscribing: dict[tuple[str, int], Connection] = {}  # By broker and group.
         self._home_of: dict[str, str] = {}
         self._subscriptions: dict[str, tuple[Connection, Any]] = {}  # Name -> connection, and the client's handle.
-        self._beside: dict[str, str] = {}  # Publishers and subscriptions beside agents -> client.
+        # Publishers and subscriptions beside agents -> client, and the subject that a subscription is to.
+        self._beside: dict[str, tuple[str, str]] = {}
 
     async def connect(self) -> None:
         """Connect to all servers, and start agents."""
@@ -129,7 +130,7 @@ class FleetClients:
         self.ledger.add_publisher(publisher, home)
         if self._agents is not None:
             self._publishing[publisher] = Connection(publisher, self._agents.connect(publisher, home))
-            self._beside[publisher] = publisher
+            self._beside[publisher] = publisher, ""
         for listener in self.listeners:
             asyncio.get_running_loop().call_soon(listener.on_may_publish, publisher)
 
@@ -155,8 +156,7 @@ class FleetClients:
         group = crc32(subscription.encode()) % (1 if self._agents is None else GROUPS)
         connection = self._subscribing[home, group]
         if group:
-            self._beside[subscription] = connection.name
-            self._note_home(subscription)
+            self._beside[subscription] = connection.name, SUBJECT + publisher
 
         def take(payload: bytes) -> None:
             self.ledger.hand_over(subscription, int(payload.split(b" ", 1)[0]), self._now_ms())
@@ -180,7 +180,7 @@ class FleetClients:
 
     def _note_home(self, name: str) -> None:
         assert self._agents is not None
-        self.ledger.note_moved(name, self._agents.home_of(self._beside[name]), self._now_ms())
+        self.ledger.note_moved(name, self._agents.home_of(*self._beside[name]), self._now_ms())
 
     def roam(self) -> None:
         """Let mobile clients roam, if there are any."""
