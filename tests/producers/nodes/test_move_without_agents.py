@@ -1,0 +1,324 @@
+"""The recipes of docs/moving-without-agents.md next to real servers, with nodes between them, while others publish."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+import secrets
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
+from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
+from regraft.schemas.plan import PlanPhase
+from tests.producers.nodes.mqtt_brokers import needs_mosquitto
+from tests.producers.nodes.mqtt_site import MqttSite, mqtt_site
+from tests.producers.nodes.nats_servers import needs_nats
+from tests.producers.nodes.nats_site import nats_site
+from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
+from tests.producers.nodes.rabbit_servers import RabbitClient, needs_rabbit, shared_rabbit
+from tests.wait_until import PATIENCE_S
+
+pytestmark = pytest.mark.stack
+
+ROOT = Path(__file__).parents[3]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+KINDS = ("nats", "mqtt", "rabbit")  # In the order of the page.
+BROKERS = ("b01", "b02", "b03", "b04")
+LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+OTHER = [("b01", "b03"), ("b02", "b03"), ("b01", "b04")]
+DELAYS_S = {"b02": 0.020, "b03": 0.010, "b04": 0.060}
+TOUR = (("b04", OTHER), ("b01", LINE.links), ("b02", OTHER))  # Where the client moves, and by which links meanwhile.
+
+
+class Recipe:
+    """A recipe and its two blocks in the page: how a client starts, and how it moves to b04."""
+
+    def __init__(self, kind: str) -> None:
+        self.module = importlib.import_module(f"move_{kind}")
+        self.names: dict[str, Any] = dict(vars(self.module))
+        page = (ROOT / "docs" / "moving-without-agents.md").read_text(encoding="utf-8")
+        self._blocks = BLOCK.findall(page)[2 * KINDS.index(kind) :][:2]
+
+    def run(self, at: int) -> Any:
+        """Run a block; what it awaits is returned."""
+        code = compile(self._blocks[at], "docs/moving-without-agents.md", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return eval(code, self.names)
+
+
+@pytest.fixture
+def recipe(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what reads a recipe as a user does who has copied the files."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "recipes")
+    return Recipe
+
+
+class Traffic:
+    """At each broker somebody publishes its numbers and equal messages; all who listen note what comes."""
+
+    def __init__(self) -> None:
+        self.ledger, self.equal, self.numbers = NodeLedger(), Counter[str](), Counter[str]()
+        self.publishers: dict[str, Any] = {}
+        self.stop = asyncio.Event()
+
+    def take(self, receiver: str, subject: str, payload: bytes) -> None:
+        """Note a message; its subject is data.PUBLISHER or same.PUBLISHER."""
+        kind, publisher = subject.replace("/", ".").split(".")
+        if kind == "data":
+            self.ledger.take(publisher, receiver, int(payload))
+        else:
+            self.equal[receiver] += 1
+
+    async def publish(self, name: str, publish: Any) -> None:
+        await publish(f"data.{name}", b"%d" % self.numbers[name])
+        self.numbers[name] += 1
+
+    async def publish_all(self) -> None:
+        while not self.stop.is_set():
+            for name, publish in self.publishers.items():
+                await self.publish(name, publish)
+                await publish(f"same.{name}", b"ok")
+            await asyncio.sleep(0.01)
+
+    def owed(self, *moving: str) -> dict[tuple[str, str], range]:
+        return {
+            (name, each): range(count) for name, count in self.numbers.items() for each in (*self.publishers, *moving)
+        }
+
+    async def settled(self) -> Counter[str]:
+        """Wait until nothing is missing, and then for what should not come; return what is wrong."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S / 4):
+                while self.ledger.account(self.owed("moving"))["lost"]:
+                    await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        return self.ledger.account(self.owed("moving"))
+
+    @property
+    def equal_count(self) -> int:
+        """How many equal messages each receiver is owed."""
+        return sum(self.numbers[name] for name in self.publishers)
+
+
+async def tour(fleet: NodeFleet, traffic: Traffic, move: Any, publish: Any) -> None:
+    """Move a client from broker to broker while others publish and links are exchanged; it publishes in between."""
+    publishing = asyncio.create_task(traffic.publish_all())
+    for target, links in TOUR:
+        for _ in range(20):
+            await traffic.publish("moving", publish)
+        moving = asyncio.create_task(move(target))
+        await asyncio.sleep(secrets.randbelow(3_000) / 1_000)
+        assert (await fleet.change_to(links)).phase is PlanPhase.VERIFYING
+        await moving
+    for _ in range(20):
+        await traffic.publish("moving", publish)
+    traffic.stop.set()
+    await publishing
+    assert not fleet.failures
+
+
+def test_a_client_of_nats_moves(recipe: Any, tmp_path: Path) -> None:
+    """It loses, repeats and reorders nothing; of messages that equal others some are lost, and none is repeated."""
+    needs_nats()
+    asyncio.run(_move_nats(recipe("nats"), tmp_path))
+
+
+async def _move_nats(recipe: Recipe, directory: Path) -> None:
+    async with nats_site(directory, LINE, DELAYS_S) as site:
+        traffic = Traffic()
+
+        async def take(receiver: str, message: Any) -> None:
+            traffic.take(receiver, message.subject, message.data)
+
+        for broker, client in site.clients.items():
+            await client.subscribe("data.*", cb=partial(take, broker))
+            traffic.publishers[broker] = client.publish
+        addresses = {broker: server.url for broker, server in site.servers.items()}
+        recipe.names |= {"brokers": addresses, "handle": partial(take, "moving")}
+        await recipe.run(0)
+        moving = recipe.names["client"]
+        await site.flush()
+        await site.fleet.all_confirmed()
+
+        async def move(target: str) -> None:
+            await (recipe.run(1) if target == TOUR[0][0] else moving.move(target))
+
+        await tour(site.fleet, traffic, move, moving.publish)
+        wrong = await traffic.settled()
+        assert not any(wrong.values()), wrong
+        assert traffic.equal["moving"] <= traffic.equal_count
+        await moving.connection.close()
+
+
+def test_a_client_of_mqtt_moves(recipe: Any, tmp_path: Path) -> None:
+    """It loses, repeats and reorders nothing of quality of service 1, and one connection at a time is enough."""
+    needs_mosquitto()
+    asyncio.run(_move_mqtt(recipe("mqtt"), tmp_path))
+
+
+async def _move_mqtt(recipe: Recipe, directory: Path) -> None:
+    async with mqtt_site(directory, LINE, DELAYS_S) as site:
+        traffic = Traffic()
+        for broker, server in site.servers.items():
+            client = await site.connect(
+                server.port,
+                f"at {broker}",
+                partial(lambda at, each: traffic.take(at, each.topic, each.payload), broker),
+            )
+            await client.subscribe("data/+")
+            traffic.publishers[broker] = partial(_publish_mqtt, client.paho)
+        moving = MqttMover(recipe, site, traffic)
+        await site.fleet.all_confirmed()
+        await tour(site.fleet, traffic, moving.move, moving.publish)
+        await asyncio.to_thread(moving.take_all)
+        wrong = await traffic.settled()
+        assert not any(wrong.values()), wrong
+        assert traffic.equal["moving"] == traffic.equal_count
+        moving.session.leave(ends=True)
+
+
+async def _publish_mqtt(client: Any, subject: str, payload: bytes) -> None:
+    client.publish(subject.replace(".", "/"), payload, 1)
+
+
+class MqttMover:
+    """A program that uses the recipe for MQTT."""
+
+    def __init__(self, recipe: Recipe, site: MqttSite, traffic: Traffic) -> None:
+        self._recipe, self._traffic, self.names = recipe, traffic, recipe.names
+        brokers = {broker: ("127.0.0.1", server.port) for broker, server in site.servers.items()}
+        self.names |= {"brokers": brokers, "handle": self._handle}
+        recipe.run(0)
+
+    @property
+    def session(self) -> Any:
+        return self.names["session"]
+
+    def _handle(self, message: Any) -> None:
+        self._traffic.take("moving", message.topic, message.payload)
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        await _publish_mqtt(self.session.paho, subject, payload)
+
+    async def move(self, broker: str) -> None:
+        if broker == TOUR[0][0]:
+            await asyncio.to_thread(self._recipe.run, 1)
+            return
+        old, self.names["session"] = (
+            self.session,
+            self.names["Session"]("moving", broker, self.names["brokers"][broker]),
+        )
+        await asyncio.to_thread(self.names["move"], old, self.session, ["data/+", "same/#"], self._handle)
+
+    def take_all(self) -> None:
+        with suppress(Empty):
+            while True:
+                self.session.take(self._handle, 2.0)
+
+
+def test_a_message_whose_acknowledgement_was_lost_is_not_handled_twice(recipe: Any) -> None:
+    """The broker sends it again when the session resumes; a later one that only looks the same is new."""
+    session, handled = recipe("mqtt").module.Session("moving", "b01", ("127.0.0.1", 1)), list[Any]()
+    for is_again in (False, True, False):
+        message = SimpleNamespace(mid=1, topic="same/b01", payload=b"ok", qos=1, dup=is_again)
+        session.messages.put(message)
+        session.take(handled.append, 0.1)
+    assert [message.dup for message in handled] == [False, False]
+
+
+def test_a_consumer_of_rabbitmq_moves(recipe: Any) -> None:
+    """It loses, repeats and reorders nothing."""
+    needs_rabbit()
+    asyncio.run(_move_rabbit(recipe("rabbit")))
+
+
+async def _move_rabbit(recipe: Recipe) -> None:
+    server, traffic, fleet = shared_rabbit(), Traffic(), NodeFleet(LINE, DELAYS_S)
+    exchanges = {broker: f"{broker}-{secrets.token_hex(4)}" for broker in BROKERS}
+
+    def take(receiver: str, delivered: Any) -> None:
+        traffic.take(receiver, delivered[1].routing_key, delivered[3])
+
+    clients = [
+        await RabbitClient(server.port, exchange, partial(take, broker)).connected()
+        for broker, exchange in exchanges.items()
+    ]
+    connectors = {
+        broker: AmqpConnector(server.url, broker, place=AmqpPlace(exchange, server.api))
+        for broker, exchange in exchanges.items()
+    }
+    try:
+        await fleet.begin(dict(connectors))
+        for broker, client in zip(BROKERS, clients, strict=True):
+            await client.bind("data.*")
+            traffic.publishers[broker] = client.publish
+        moving = RabbitMover(recipe, server.port, exchanges, traffic)
+        await fleet.all_confirmed()
+        await tour(fleet, traffic, moving.move, moving.publish)
+        await asyncio.to_thread(moving.take_all)
+        wrong = await traffic.settled()
+        assert not any(wrong.values()), wrong
+        assert traffic.equal["moving"] == traffic.equal_count
+        moving.close()
+    finally:
+        for client in clients:
+            await client.close()
+        await fleet.close()
+
+
+class RabbitMover:
+    """A program that uses the recipe for RabbitMQ; one server is all brokers, so queues and exchanges differ."""
+
+    def __init__(self, recipe: Recipe, port: int, exchanges: dict[str, str], traffic: Traffic) -> None:
+        self._recipe, self._traffic, self._port, self._exchanges = recipe, traffic, port, exchanges
+        self.names, self._mark = recipe.names, secrets.token_hex(4)
+        self.names |= {"Place": self._place, "channel_at": self._channel_at, "handle": self._handle}
+        recipe.run(0)
+
+    @property
+    def place(self) -> Any:
+        return self.names["place"]
+
+    def _channel_at(self, _broker: str) -> Any:
+        from pika import BlockingConnection, ConnectionParameters
+
+        return BlockingConnection(ConnectionParameters("127.0.0.1", self._port)).channel()
+
+    def _place(self, broker: str, channel: Any, queue: str) -> Any:
+        return self._recipe.module.Place(broker, channel, f"{queue}-{broker}-{self._mark}", self._exchanges[broker])
+
+    def _handle(self, key: str, body: bytes) -> None:
+        self._traffic.take("moving", key, body)
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        self.place.publish(subject, payload)
+
+    async def move(self, broker: str) -> None:
+        old = self.place
+        if broker == TOUR[0][0]:
+            await asyncio.to_thread(self._recipe.run, 1)
+        else:
+            self.names["place"] = self._place(broker, self._channel_at(broker), "orders")
+            await asyncio.to_thread(self.names["move"], old, self.place, ["data.*", "same.#"], self._handle)
+        old.channel.connection.close()
+
+    def take_all(self) -> None:
+        for deliver, _, body in self.place.channel.consume(self.place.queue, inactivity_timeout=2.0):
+            if deliver is None:
+                return
+            self._handle(deliver.routing_key, body)
+            self.place.channel.basic_ack(deliver.delivery_tag)
+
+    def close(self) -> None:
+        self.place.channel.queue_delete(self.place.queue)
+        self.place.channel.connection.close()
