@@ -54,9 +54,9 @@ class BatchPace:
         if self._read_ms:
             self._recent_ms.append((self.began_ms - self._read_ms, now_ms - self.began_ms))
         end_ms = self.closed_ms + self.window_ms
-        if self.closed_ms and self.began_ms >= self.due_ms and end_ms != self._tried_end_ms:
+        is_late_enough = closed_ms >= end_ms  # One that began before it was due may be, too.
+        if self.closed_ms and (is_late_enough or self.began_ms >= self.due_ms) and end_ms != self._tried_end_ms:
             self._tried_end_ms = end_ms  # Later ones do not show how soon one could have begun.
-            is_late_enough = closed_ms >= end_ms
             change_ms = -self._earlier_ms if is_late_enough else LATER_MS
             self._earlier_ms = self._earlier_ms if is_late_enough else EARLIER_MS
             self.margin_ms = min(max(self.margin_ms + change_ms, -float(self.window_ms)), float(self.window_ms))

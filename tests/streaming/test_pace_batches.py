@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regraft.streaming.pace_batches import LATER_MS, BatchHold, BatchPace
@@ -40,6 +40,7 @@ class Loop:
 
 @settings(max_examples=15)
 @given(st.floats(100, 700), st.floats(-800, 3_000))
+@example(100.0, -800.0)  # Batches at regular intervals close windows before these are expected to be complete.
 def test_a_window_waits_for_little_more_than_one_micro_batch(floor_ms: float, late_ms: float) -> None:
     # A window that is complete half a second later is like a clock that is slow by that.
     delays_ms = Loop(floor_ms, 0.0, SETTLE_MS + late_ms).delays_ms(200)[100:]
