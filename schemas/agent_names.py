@@ -19,6 +19,7 @@ PUBLISHER_PREFIX = ".p."  # Behind a node's incarnation, in the name of a publis
 ALL_AGENTS = f"{ORDERS}all"  # Where a node reaches every agent; no client has this name.
 _AGENT = re.compile(rf"[A-Za-z0-9_-]{{1,{AGENT_NAME_LENGTH_MAX}}}")
 _CLIENT = rf"(?P<client>{_AGENT.pattern}\.[0-9a-z]{{1,12}}-[0-9]{{1,10}})"
+_NAME = re.compile(_CLIENT)
 _SUBSCRIPTION = re.compile(rf"{_CLIENT}\.[0-9]{{1,10}}(~[0-9a-z-]{{1,40}})?")
 _PUBLISHER = re.compile(rf"{re.escape(PUBLISHER_PREFIX)}{_CLIENT}$")
 _GROUP = re.compile(
@@ -51,6 +52,11 @@ def client_of(subscription: str) -> str:
     """Return the client that a subscription beside an agent belongs to; any other name is its own client."""
     name = subscription.partition("~")[0]
     return name.rpartition(".")[0] or name
+
+
+def is_client(name: str) -> bool:
+    """Return True if a client beside an agent has this name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def client_beside(subscription: str) -> str:

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
+from regraft.schemas.agent_names import client_beside
 from regraft.schemas.bounds import Epoch, Measure, Name, NameOrNone, Number, Sum, TimeMs
 
 LinkPair = tuple[Name, Name]
@@ -236,3 +239,9 @@ class Plan(Struct, frozen=True):
         change += [self.brokers_target, self.brokers_lost]
         change += [self.subscribers_moved] if self.subscribers_moved else []
         return hashlib.sha256(json.dumps(to_builtins(change), separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def moves_of_clients(moves: Iterable[ClientMove]) -> list[ClientMove]:
+    """Return one move for each client: an agent takes a client along with all its subscriptions."""
+    names = (replace(move, client=client_beside(move.client) or move.client) for move in moves)
+    return list(dict.fromkeys(names))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
+from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair, moves_of_clients
 from regraft.schemas.texts import name_some
 
 NAMED_MAX = 3  # Links, brokers with another ID and clients that move: the others are only counted.
@@ -57,9 +57,9 @@ def changes_text(changes: Changes, *, has_places: bool = False) -> str:
         texts = [move.slot_text if has_places else move.text for move in changes.id_moves]
         parts.append(f"{count} {what}{'s' * (count > 1)} {done} ({name_some(texts, NAMED_MAX)})")
     if changes.moves:
-        count = len(changes.moves)
-        counted = f"{count} clients move" if count > 1 else "1 client moves"
-        parts.append(f"{counted} ({name_some([move.text for move in changes.moves], NAMED_MAX)})")
+        moves = moves_of_clients(changes.moves)
+        counted = f"{len(moves)} clients move" if len(moves) > 1 else "1 client moves"
+        parts.append(f"{counted} ({name_some([move.text for move in moves], NAMED_MAX)})")
     if changes.subscribers_moved:
         count = len(changes.subscribers_moved)
         counted = f"all subscribers of {count} broker{'s' * (count > 1)} move"

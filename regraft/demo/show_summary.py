@@ -17,6 +17,7 @@ CHANGES = {
     "links_exchanged": "links exchanged",
     "links_repaired": "links by repairs and changes of members",
     "publishers_moved": "publishers moved",
+    "clients_moved": "clients moved",
     "users_moved": "users moved",
     "id_moves": "ring IDs reassigned",
     "places_changed": "places changed",

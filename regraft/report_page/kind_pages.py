@@ -15,7 +15,7 @@ from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.report_page.html_elements import html_table, number_text
 from regraft.run_records.group_changes import group_changes
 from regraft.run_records.run_record import RunRecord, ShadowRun
-from regraft.schemas.plan import Plan, Proposal
+from regraft.schemas.plan import Plan, Proposal, moves_of_clients
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _publisher_lines(plan: Plan) -> list[str]:
 
 
 def _moves_in(plans: Sequence[Plan]) -> int:
-    return sum(len(plan.moves) for plan in plans)
+    return sum(len(moves_of_clients(plan.moves)) for plan in plans)
 
 
 def _burst_part(record: RunRecord) -> str:

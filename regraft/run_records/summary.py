@@ -14,7 +14,8 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.run_records.judge_plans import began_after, has_saved, is_to_save, serves_members
 from regraft.run_records.run_record import RunRecord, ShadowRun
-from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.agent_names import is_client
+from regraft.schemas.plan import Plan, PlanPhase, moves_of_clients
 from regraft.schemas.plan_life import LIFE
 
 ERRORS = {
@@ -237,7 +238,10 @@ def _plan_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
 
 
 def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    return {"publishers_moved": sum(len(plan.moves) for plan in completed), **_bill_figures(record, completed)}
+    moves = [move for plan in completed for move in moves_of_clients(plan.moves)]
+    clients_moved = sum(is_client(move.client) for move in moves)  # Beside agents.
+    counts = {"publishers_moved": len(moves) - clients_moved, "clients_moved": clients_moved}
+    return {**counts, **_bill_figures(record, completed)}
 
 
 def _ledger_errors(record: RunRecord) -> dict[str, Any]:

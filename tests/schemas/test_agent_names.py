@@ -2,9 +2,10 @@
 
 import pytest
 
-from regraft.schemas.agent_names import client_of
+from regraft.schemas.agent_names import client_beside, client_of, is_client, publishing_client
 from regraft.schemas.client import Client, Role
 from regraft.schemas.codec import decode
+from regraft.schemas.plan import ClientMove, moves_of_clients
 from tests.schemas.old_versions import encode_as
 
 
@@ -23,6 +24,37 @@ from tests.schemas.old_versions import encode_as
 def test_a_client_is_all_before_the_last_dot(subscription: str, client: str) -> None:
     """Stays do not count; a subscription without a dot is named after its client."""
     assert client_of(subscription) == client
+
+
+@pytest.mark.parametrize(
+    ("name", "client"),
+    [
+        ("web1.mx1-7.2", "web1.mx1-7"),
+        ("web1.mx1-7.2~56a7-1", "web1.mx1-7"),
+        ("web1.mx1-7", ""),
+        ("web1.2", ""),
+        ("b02.1795.s.3", ""),
+        ("s1", ""),
+    ],
+)
+def test_only_what_an_agent_has_named_is_beside_one(name: str, client: str) -> None:
+    assert client_beside(name) == client
+    assert not client or is_client(client)
+
+
+@pytest.mark.parametrize(
+    ("name", "client"),
+    [("b02.1795.p.web1.mx1-7", "web1.mx1-7"), ("b02.1795.p.stocks", ""), ("b02.1795", ""), ("web1.mx1-7", "")],
+)
+def test_only_a_node_names_a_publisher_after_a_client(name: str, client: str) -> None:
+    assert publishing_client(name) == client
+
+
+def test_a_clients_subscriptions_are_one_move() -> None:
+    """Each client counts once for each way that it goes; others are their own clients."""
+    moves = [ClientMove(name, "b1", "b2") for name in ("web1.mx1-7.1~a-1", "web1.mx1-7.2~a-2", "s1", "s2")]
+    assert [move.client for move in moves_of_clients(moves)] == ["web1.mx1-7", "s1", "s2"]
+    assert len(moves_of_clients([*moves, ClientMove("web1.mx1-7.3", "b3", "b2")])) == 4
 
 
 def test_a_client_of_an_earlier_version_stays() -> None:
