@@ -246,16 +246,16 @@ def test_the_scot_scenario_has_bursts_by_default() -> None:
         load_settings({"demo": {"scenario": "scot", "brokers": 42}})
 
 
-def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Path) -> None:
-    """Fewer brokers, a planner of links alone and a death in the last third; chosen settings stay."""
+def test_the_nats_scenario_has_real_brokers_whose_clients_have_agents(tmp_path: Path) -> None:
+    """Fewer brokers, planners of links and of clients, and a death in the last third; chosen settings stay."""
     chosen = {"demo": {"scenario": "nats", "running_s": 90.0}, "run": {"directory": str(tmp_path)}}
     flags = regraft.demo.demo_flags.demo_flags(chosen, load_settings(chosen))
     assert flags["demo"]["brokers"] == 20
     assert flags["emulator"]["brokers"] == "nats"
     assert flags["emulator"]["outages"] == ["death site:1 at 60 for 15"]
     assert (flags["controller"]["planner"], flags["controller"]["shadow_planners"]) == (
-        "swap_links_cost",
-        ["swap_links_ci"],
+        "swap_links_cost+place_clients_cost",
+        ["swap_links_cost"],
     )
     assert ensure_inventory(load_settings(flags)).clients_stay
     own = chosen | {"emulator": {"workload": {"publisher_count": 7}}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Annotated
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.move_single import single_moves
@@ -22,11 +21,9 @@ PLANNER = "place_clients_cost"
 class PlaceClientsSettings(PlannerSettings):
     """How far clients may move, and how many."""
 
-    detour_ms_max: Annotated[
-        float,
-        "the longest delay between the broker that a client leaves and the one it goes to. Default 40 ms: across a "
-        "continent, not an ocean",
-    ] = 40.0
+    # The longest delay between a client, or the broker that it leaves, and the one it goes to. 40 ms: across a
+    # continent, not an ocean; an agent's list of brokers limits it further.
+    detour_ms_max: float = 40.0
     # A move that saves less than this share of the cost is not proposed.
     saving_share_min: float = 0.0005
     # Clients moved in one call. Default 8.
