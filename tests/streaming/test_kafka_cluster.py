@@ -46,8 +46,8 @@ def test_a_killed_kafka_broker_costs_nothing(spark: SparkSession, tmp_path: Path
                 status_file=tmp_path / "status.json",
             )
         )
+        send(job, beats(range(BEFORE_S), begin_ms))  # Before the job begins: half of it would let windows close.
         running = Running(spark, dataclasses.replace(job, catch_up_grace_ms=500))
-        send(job, beats(range(BEFORE_S), begin_ms))
         running.wait(lambda status: status["windows"] >= BEFORE_S // 2)
         state = topic_name(STATE, namespace)
         killed = kafka.leader(state)
