@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -66,7 +67,6 @@ class ClosedWindow:
     nearest: Mapping[str, str] = field(default_factory=dict)
     _placed: LastResult[dict[str, str], DeliverySets] = field(default_factory=LastResult, init=False, repr=False)
     _users_placed: LastResult[dict[str, str], UserInterests] = field(default_factory=LastResult, init=False, repr=False)
-    _published: LastResult[tuple[()], dict[str, int]] = field(default_factory=LastResult, init=False, repr=False)
     _restricted: LastResult[tuple[str, ...], ClosedWindow] = field(default_factory=LastResult, init=False, repr=False)
 
     def over(self, brokers: tuple[str, ...]) -> ClosedWindow:
@@ -107,9 +107,10 @@ class ClosedWindow:
 
     def published_by(self, publisher: str) -> float:
         """Return how many notifications a publisher published, estimated if brokers report a sample."""
-        return self._published.of((), self._count_published).get(publisher, 0) / self.sets.share
+        return self._published_by.get(publisher, 0) / self.sets.share
 
-    def _count_published(self) -> dict[str, int]:
+    @cached_property
+    def _published_by(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         published = np.bitwise_count(self.sets.published).tolist()
         for (publisher, _), count in zip(self.sets.columns, published, strict=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
+OPEN_S_MAX = 10.0  # For a broker to accept a connection and a login.
+
 
 class UpstreamError(ConnectionError):
     """The broker cannot be used; the message says why."""

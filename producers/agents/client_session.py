@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Generic, cast
 
 import structlog
@@ -17,6 +17,8 @@ from regraft.producers.agents.client_moves import ClientMoves
 from regraft.producers.agents.client_publishing import ClientPublishing
 
 log = structlog.get_logger(__name__)
+
+REASON_LENGTH_MAX = 500
 
 
 class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
@@ -118,6 +120,10 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         """Count and log that no plan can move the client."""
         log.info("client_stays", client=self.name, broker=self.homes.home, reason=reason)
         self.counts["clients_that_stay"] += 1
+
+    def end_unreached(self, reasons: Sequence[str]) -> None:
+        """End the client: no broker can be reached, for these reasons."""
+        self.end(f"no broker can be reached: {'; '.join(reasons)[:REASON_LENGTH_MAX]}")
 
     def end(self, reason: str) -> None:
         """End the client and all its connections."""

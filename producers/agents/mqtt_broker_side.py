@@ -50,6 +50,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
     ) -> None:  # fmt: skip
         super().__init__(name, brokers, home, counts, on_end, tls)
         self._client = MqttClient(name)
+        self._name_property = user_property(PUBLISHER_HEADER, name.encode())
         self._writer = SoonWriter(self._write)
         self.deliveries = MqttDeliveries(self._writer.write, self._note_full)
         self._again: list[tuple[bytes, OnAnswer | None]] = []  # Published at a broker that died without an answer.
@@ -297,7 +298,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def named(self, frame: bytes) -> bytes:
         """Return a message of the client's with its name."""
-        return with_property(frame, user_property(PUBLISHER_HEADER, self.name.encode()), PUBLISHER_HEADER)
+        return with_property(frame, self._name_property, PUBLISHER_HEADER)
 
     def want_flush(self, upstream: MqttUpstream, *, is_wanted: bool) -> None:
         """Ask a broker for the agent's own messages through the overlay, or no longer."""

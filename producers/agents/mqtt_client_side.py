@@ -20,6 +20,7 @@ from regraft.producers.agents.mqtt_broker_side import MqttBrokerSide
 from regraft.producers.agents.mqtt_frames import (
     FAILED,
     MQTT_5,
+    PUBLISH,
     FrameReader,
     as_mqtt5,
     connect_of,
@@ -34,8 +35,6 @@ from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError
 LOGIN_S_MAX = 10.0
 HELD_BYTES_MAX = 1 << 20  # Of a client that waits; then the agent does not read from it.
 URGENT = frozenset({4, 5, 6, 7, 12})  # Answers and pings: a client that waits gives them, too.
-PUBLISH = 3
-REASON_LENGTH_MAX = 500
 TAKEN_OVER = mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER
 
 
@@ -211,7 +210,7 @@ class MqttSession(MqttBrokerSide):
             return
         refused = mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.SERVER_UNAVAILABLE)
         self.write_packet(refused)
-        self.end(f"no broker can be reached: {'; '.join(reasons)[:REASON_LENGTH_MAX]}")
+        self.end_unreached(reasons)
 
     def _begin_at(self, upstream: MqttUpstream, facts: mqtt5.ConnAckPacket) -> None:
         """Begin at the first broker; the client stays if nodes cannot reach the agent through it."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import mqtt5
 
-from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311, as_mqtt311
+from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, MQTT_311, as_mqtt311
 from regraft.producers.agents.mqtt_upstream import IDS, MqttUpstream
 
 WAITING_BYTES_MAX = 1 << 20  # Then the agent reads no further from brokers.
-FAILED, QOS_2 = 0x80, 2
+QOS_2 = 2
 
 
 @dataclass(slots=True)

@@ -74,17 +74,11 @@ def user_property(name: bytes, value: bytes) -> bytes:
 def with_property(frame: bytes, added: bytes, name: bytes) -> bytes:
     """Return a PUBLISH of MQTT 5 with a user property more; as it was if it has one of that name, in any case."""
     begin, _ = bounds_of(frame, 0)
-    at = id_place(frame) + 2 * bool(frame[0] & 0b110)
-    size = shift = 0
-    after = at
-    while True:
-        size |= (frame[after] & 0x7F) << shift
-        after, shift = after + 1, shift + 7
-        if not frame[after - 1] & 0x80:
-            break
-    if name.lower() in frame[after : after + size].lower():
+    at = properties_place(frame)
+    after, end = bounds_of(frame, at - 1)  # Their length is written as that of a packet is.
+    if name.lower() in frame[after:end].lower():
         return frame
-    properties = length_bytes(size + len(added))
+    properties = length_bytes(end - after + len(added))
     content = len(frame) - begin + len(properties) - (after - at) + len(added)
     return b"".join((head(frame[0], content), frame[begin:at], properties, added, frame[after:]))
 
@@ -93,6 +87,11 @@ def id_place(frame: bytes) -> int:
     """Return where the packet identifier of a PUBLISH is."""
     begin, _ = bounds_of(frame, 0)
     return begin + 2 + int.from_bytes(frame[begin : begin + 2])
+
+
+def properties_place(frame: bytes) -> int:
+    """Return where the properties of a PUBLISH are, or would be."""
+    return id_place(frame) + 2 * bool(frame[0] & 0b110)
 
 
 def with_id(frame: bytes, packet_id: int, *, is_again: bool = False) -> bytes:
@@ -108,7 +107,7 @@ def as_mqtt5(frame: bytes) -> bytes:
         return frame
     begin, _ = bounds_of(frame, 0)
     if kind == PUBLISH:
-        at = id_place(frame) + 2 * bool(frame[0] & 0b110)
+        at = properties_place(frame)
     else:
         at = begin + 2
     if at > len(frame):

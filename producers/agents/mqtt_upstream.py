@@ -13,12 +13,11 @@ from typing import Protocol, cast
 
 import mqtt5
 
-from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
+from regraft.producers.agents.broker_address import OPEN_S_MAX, BrokerAddress, UpstreamError
 from regraft.producers.agents.mqtt_frames import FAILED, FrameReader, with_id
 from regraft.producers.agents.write_soon import SoonWriter
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, read_packet
 
-OPEN_S_MAX = 10.0
 KEEP_ALIVE_S, PINGS = 30, 3
 LEAVE_S_MAX = 5.0  # For answers to what the client has published here before.
 IDS = 65_535

@@ -46,7 +46,6 @@ from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes,
 log = structlog.get_logger(__name__)
 
 DIGITS_MAX = 12  # Of a number of a subscription.
-REASON_LENGTH_MAX = 500
 UNKNOWN_HOME = "?"
 CHOOSING = (b"PUB", b"HPUB", b"SUB")  # The frames of a client that name a subject.
 
@@ -99,7 +98,7 @@ class NatsSession(ClientSession[Upstream]):
                 continue
             self.homes.begin(broker, upstream)
             return upstream
-        self.end(f"no broker can be reached: {'; '.join(reasons)[:REASON_LENGTH_MAX]}")
+        self.end_unreached(reasons)
         return None
 
     def new_upstream(self, address: BrokerAddress) -> Upstream:

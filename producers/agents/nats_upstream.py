@@ -12,10 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
+from regraft.producers.agents.broker_address import OPEN_S_MAX, BrokerAddress, UpstreamError
 from regraft.producers.agents.nats_frames import Frame, FrameError, FrameReader
-
-OPEN_S_MAX = 10.0
 
 
 class UpstreamOwner(Protocol):

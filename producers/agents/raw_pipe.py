@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from regraft.producers.agents.broker_address import BrokerAddress
-
-OPEN_S_MAX = 10.0
+from regraft.producers.agents.broker_address import OPEN_S_MAX, BrokerAddress
 
 
 class RawPipe(asyncio.Protocol):

@@ -119,13 +119,12 @@ class AgentClients:
             return False, False
         if beside.is_coming:
             self._left[name] = beside.epoch
-        self._forget_staying(name)
+        self._forget_staying(beside.client)
         has_gone = beside.is_going and beside.is_switched
         return not has_gone, not has_gone and (beside.is_switched or not beside.is_coming)
 
-    def _forget_staying(self, name: str) -> None:
-        """Forget after a while that a client stays if this was its last subscription; it may only have restarted."""
-        client = client_of(name)
+    def _forget_staying(self, client: str) -> None:
+        """Forget after a while that a client stays if it has no subscription left; it may only have restarted."""
         if client in self._staying and not self.is_here(client):
             self._staying[client] = min(self._staying[client], time.monotonic() + REST_S)
 
@@ -148,7 +147,7 @@ class AgentClients:
 
     def note_named(self, client: str) -> None:
         """Let a client's agent name it in its messages: all brokers know it as a publisher."""
-        if client in self._clients:
+        if self.is_here(client):
             self._write(f"{client}.0", NoteKind.NAMED, 0)
 
     def may_move(self, name: str) -> bool:
@@ -229,12 +228,8 @@ class AgentClients:
 
     def _take_note(self, client: str, note: AgentNote) -> None:
         name = note.subscription
-        if note.kind is NoteKind.STAYS and self.is_here(client):
-            self._stay(client, math.inf)
-        if note.kind is NoteKind.NEAREST and client in self._clients:
-            self._note_nearest(client, note.broker)
-        if note.kind is NoteKind.PUBLISHES and client in self._clients:
-            self.on_publishes(client)
+        if self.is_here(client):
+            self._take_of_client(client, note)
         beside = self._subscriptions.get(name)
         if beside is None or client_of(name) != client or note.epoch != beside.epoch or name not in self._moving:
             return
@@ -246,6 +241,16 @@ class AgentClients:
                 self._ask(ReadyRequest(note.epoch, name))
             else:
                 self._write(name, NoteKind.COUNTING, note.epoch)
+
+    def _take_of_client(self, client: str, note: AgentNote) -> None:
+        """Take what is not about one subscription."""
+        match note.kind:
+            case NoteKind.STAYS:
+                self._stay(client, math.inf)
+            case NoteKind.NEAREST:
+                self._note_nearest(client, note.broker)
+            case NoteKind.PUBLISHES:
+                self.on_publishes(client)
 
     def _note_nearest(self, client: str, nearest: str) -> None:
         if nearest and self._nearest.get(client) != nearest:
@@ -266,7 +271,7 @@ class AgentClients:
     def _register_again(self, client: str) -> None:
         """Register a client again, except what moves: whether it may move, or what is nearest, has changed."""
         for name, beside in self._subscriptions.items():
-            if client_of(name) == client and not (beside.is_coming or beside.is_going):
+            if beside.client == client and not (beside.is_coming or beside.is_going):
                 self._on_home(name, beside.filter_)
 
     def refuse_late(self) -> None:

@@ -92,6 +92,11 @@ class TreeState(ContentState):
         homes, nearest = self.configuration.home_of, self.newest.nearest
         return access_by_span_per_s(self.inventory, self.windows, self.slice_count, homes, nearest)
 
+    @property
+    def cost_per_s(self) -> float:
+        """The cost of links, hand-overs and clients' ways over the horizon."""
+        return self.tree_costs.cost_per_s + float(self.access_by_span_per_s.mean())
+
     @derived_value
     def publisher_costs(self) -> PublisherCosts:
         """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree."""

@@ -138,7 +138,7 @@ class _PricedMoves:
         np.fill_diagonal(changes, np.inf)
         self.changes_per_s: Floats = changes
         self._saving_share_min = _saving_min(settings)
-        self._cost_per_s = state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
+        self._cost_per_s = state.cost_per_s
 
     def best(self) -> tuple[int, int] | None:
         """Return the move (from, to) that saves most without putting a broker above its cap, or None if none saves."""

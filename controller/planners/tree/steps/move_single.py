@@ -24,17 +24,17 @@ def single_moves(
 ) -> Iterator[tuple[Proposal, TreeState]]:
     """Yield the move of a single subscriber that saves most, priced exactly, then the next on the state after it.
 
-    A client's way to its broker is priced, too, as the delay between the broker that it leaves and the next one for all
-    that it receives and publishes. It ends when none saves ``saving_share_min`` of the cost or ``count_max`` have
-    moved, each once. No move puts a broker above its cap. Cost O(subscribers reported separately * brokers * degree *
-    words) for each.
+    A client's way is priced, too, as the delay from the broker that is nearest to it, if that is known, else from the
+    one that it leaves, for all that it receives and publishes. It ends when none saves ``saving_share_min`` of the cost
+    or ``count_max`` have moved, each once. No move puts a broker above its cap. Cost O(subscribers reported separately
+    * brokers * degree * words) for each.
     """
     moved: set[str] = set()
     while len(moved) < count_max:
         names = [name for name in sorted(state.movers) if name not in moved]
         if not names:
             return
-        cost_per_s = _cost_per_s(state)
+        cost_per_s = state.cost_per_s
         changes = _changes_per_s(state, names, detour_ms_max)
         best = _best(state, names, changes, -saving_share_min * cost_per_s)
         if best is None:
@@ -45,13 +45,9 @@ def single_moves(
         delay = f"{state.inventory.delay_ms[_at(state, home), _at(state, home_to)]:.3g} ms away"
         what = "publishes and receives" if state.publishers_of(name, home) else "receives"
         reason = f"{name} of {home} {what} many notifications and costs least at {home_to}, {delay}"
-        yield moving_proposal(planner, moves, cost_per_s, _cost_per_s(after), reason), after
+        yield moving_proposal(planner, moves, cost_per_s, after.cost_per_s, reason), after
         moved.add(name)
         state = after
-
-
-def _cost_per_s(state: TreeState) -> float:
-    return state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
 
 
 def _changes_per_s(state: TreeState, names: list[str], detour_ms_max: float) -> Floats:
@@ -62,23 +58,17 @@ def _changes_per_s(state: TreeState, names: list[str], detour_ms_max: float) -> 
     changes = part_move_changes_per_s(state.configuration, inventory, state.sets, state.configuration.home_of, parts)
     for row, (home, (_, _, handed_per_s)) in enumerate(zip(homes, apart, strict=True)):
         at = inventory.index[home]
-        way = _way(state, names[row], at)
+        near = inventory.index.get(state.newest.nearest.get(names[row], ""), at)
+        way = inventory.delay_cost[near] - inventory.delay_cost[near, at]  # How much longer than to its home.
         changes[row] += handed_per_s * way
         for publisher in state.publishers_of(names[row], home):
             changes[row] += _publishing_changes_per_s(state, publisher, at, way)
         if inventory.prices is not None:
             access = inventory.prices.access_money
             changes[row] += handed_per_s * (access - access[at])
-        near = inventory.index.get(state.newest.nearest.get(names[row], ""), at)
         changes[row, inventory.delay_ms[near] > detour_ms_max] = np.inf
         changes[row, at] = np.inf
     return changes
-
-
-def _way(state: TreeState, name: str, at: int) -> Floats:
-    """Return how much longer the way of a client to each broker is than to its home, as a cost, shape (brokers,)."""
-    costs = state.inventory.delay_cost[state.inventory.index.get(state.newest.nearest.get(name, ""), at)]
-    return np.asarray(costs - costs[at])
 
 
 def _publishing_changes_per_s(state: TreeState, publisher: str, at: int, way: Floats) -> Floats | float:
