@@ -131,14 +131,14 @@ class ShardCloser:
         """Take in a micro-batch and write the rows of closed windows; return the report and the packed new state."""
         begin_s = time.perf_counter()
         taken = take_rows(before, rows, self.window_ms, self.grace_ms, waits_for_all=self.waits_for_all)
-        windows, waits, rows_failed = [], 0, 0
+        encoded, rows_failed = [], 0
         if taken.closed is not None:
             merged, rows_failed = merge_what_can_be(taken.closed)
             shards = shard_windows(merged, self.window_ms)
             encoded = [encode_shard(window, number, len(self.shards)) for window in shards]
-            waits = self.sink.write([message for each in encoded for message in each.messages])
-            windows = [each.summary for each in encoded]
             rows_failed += sum(each.rows_failed for each in encoded)
+        # Also if there are none: so a worker is connected before its first window closes.
+        waits = self.sink.write([message for each in encoded for message in each.messages])
         after, closing = taken.state.packed(), taken.state.closing
         open_rows = sum(len(segment.lengths) // 4 for segments in taken.state.open.values() for segment in segments)
         given_up = closing.brokers_given_up
@@ -156,7 +156,7 @@ class ShardCloser:
             state_bytes=len(after),
             write_waits=waits,
             took_ms=(time.perf_counter() - begin_s) * 1_000,
-            windows=windows,
+            windows=[each.summary for each in encoded],
         )
         return report, after
 

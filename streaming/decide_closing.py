@@ -68,7 +68,7 @@ def _kept(settings: StreamingSettings) -> ClosingRule | None:
 
 
 SETTLED_WINDOWS = 12  # A window waits as long as the slowest of this many took.
-SETTLED_WINDOWS_MIN = 2  # Until this many have ended a window ago, the wait is unknown: the grace decides.
+SETTLED_WINDOWS_MIN = 2  # Until this many have ended a window ago, the wait is unknown: at least half the grace.
 PASSED_WINDOWS_MAX = 1_000
 # A broker that was late for this many windows in a row is no longer awaited, until it has passed one in time.
 MISSES_MAX = 3
@@ -157,8 +157,8 @@ def advance(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *, 
     closed_ms = max(closing.closed_ms, over_ms)
     awaited_ms = [time_ms for broker, time_ms in reached_ms.items() if not closing.has_given_up(broker)]
     is_known = sum(end_ms + window_ms <= latest_ms for end_ms in settled_ms) >= SETTLED_WINDOWS_MIN
-    if waits_for_all and awaited_ms and is_known:
-        complete_ms = min(awaited_ms) - max(settled_ms.values())
+    if waits_for_all and awaited_ms:
+        complete_ms = min(awaited_ms) - max(0 if is_known else grace_ms // 2, *settled_ms.values(), 0)
         closed_ms = max(closed_ms, complete_ms - complete_ms % window_ms)
     misses = closing.misses if closed_ms == closing.closed_ms else _misses(closing.misses, reached_ms, closed_ms)
     still_open = {end_ms: first_ms for end_ms, first_ms in passed_ms.items() if end_ms > closed_ms}

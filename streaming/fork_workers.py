@@ -14,6 +14,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd  # noqa: F401 (loaded here, once for all workers)
 import pyspark.daemon
 import pyspark.worker_util
 
