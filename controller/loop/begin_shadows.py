@@ -25,10 +25,10 @@ class RunShadows:
         self._events = events
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Let each decide, unless they have decided on this situation before."""
+        """Let each decide, unless they have decided on this situation before; during a transition they wait."""
+        if state.for_shadows is None or state.plan_log.moving is not None:
+            return  # Moving clients wait for each step; they must not wait for a shadow.
         situation, state.for_shadows = state.for_shadows, None
-        if situation is None:
-            return
         self._shadows.follow(state)
         for shadow in state.shadows:
             with self._timer.timed(state, SHADOW, shadow.name):
