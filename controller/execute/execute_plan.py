@@ -23,7 +23,7 @@ from regraft.controller.execute.transition import (
     TransitionEffect,
 )
 from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
-from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.settings.controller_settings import TERM_FIRST, TERM_LEAP_MAX, TransitionLimits
 from regraft.controller.state.overlays_in_window import elsewhere_text
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.process.handle_each import handle_each
@@ -60,9 +60,6 @@ def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> Non
     )
 
 
-# No site has had this many leaders. The next term is above any accepted one, so a single answer must not exhaust the
-# numbers.
-TERM_LEAP_MAX = 1_000_000
 RESENT_ABORTS_MAX = 10  # Aborted plans, the newest from an epoch, that are sent to a joining broker once more.
 INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until they are collected.
 

@@ -14,10 +14,9 @@ from contextlib import ExitStack, closing
 
 import msgspec
 
-from regraft.controller.execute.execute_plan import TERM_LEAP_MAX
 from regraft.controller.ports.leadership import HeldTerm, Leadership
 from regraft.controller.ports.topic_readers import LetterSender, TopicReader
-from regraft.controller.settings.controller_settings import ControllerSettings
+from regraft.controller.settings.controller_settings import TERM_LEAP_MAX, ControllerSettings
 from regraft.controller.state.overlays_in_window import BROKERS_NAMED_MAX
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.kafka.read_messages import find_names

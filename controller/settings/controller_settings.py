@@ -27,6 +27,9 @@ from regraft.schemas.units import MINUTE_MS
 
 SESSION_MS_MIN, SESSION_MS_MAX = 1_000, 60_000
 TERM_FIRST = 1  # Of the first leader; 0 is sent by controllers that do not support terms.
+# No site has had this many leaders. The next term is above any accepted one, so a single answer must not exhaust the
+# numbers.
+TERM_LEAP_MAX = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.controller.execute.execute_plan import TERM_LEAP_MAX, PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.transition import PersistPlan
 from regraft.controller.ports.memory_ports import MemoryPorts
-from regraft.controller.settings.controller_settings import TransitionLimits
+from regraft.controller.settings.controller_settings import TERM_LEAP_MAX, TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.plan_digest import plan_digest
