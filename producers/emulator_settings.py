@@ -111,7 +111,7 @@ class EmulatorSettings:
     outage_notice_ms: float = 2_000.0
     metrics_port: Annotated[
         int | None,
-        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
+        "port for /metrics, /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"

@@ -36,64 +36,62 @@ class NodeSettings:
     status_file: Path
     # Prefix of the topic names.
     namespace: str = DEFAULT_NAMESPACE
-    broker: Annotated[str | None, "this node's broker in the inventory; same as `regraft stage node --broker`"] = None
+    broker: Annotated[str | None, "this node's broker in the inventory"] = None
     connector: Annotated[
         str | None,
-        "the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an "
-        "MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ server; tls, mqtts and amqps are the same with TLS; "
-        "same as `regraft stage node --connector`; several servers of one cluster are separated by commas",
+        "the real broker: nats://HOST:PORT of a NATS server's leaf port, mqtt://HOST:PORT or "
+        "amqp://HOST:PORT/VHOST; with TLS tls, mqtts and amqps; servers of one cluster are separated by "
+        "commas",
     ] = None
-    connector_user: Annotated[str | None, "user to log in as at the real broker; none for no login"] = None
+    connector_user: Annotated[str | None, "user at the real broker; none for no login"] = None
     connector_password_file: Annotated[
         Path | None,
-        "file with the password, or without a user the token of a NATS server's client port",
+        "file with its password, or without a user with the token of a NATS server's client port",
     ] = None
     connector_ca_file: Annotated[
         Path | None,
-        "the CAs whose certificates the real broker may have, as PEM; none accepts those the system trusts",
+        "CAs (PEM) of the real broker's certificate; none for the system's",
     ] = None
     connector_certificate_file: Annotated[
         Path | None,
-        "the node's client certificate for the real broker, as PEM; none for no certificate",
+        "the node's certificate (PEM) for the real broker",
     ] = None
     connector_key_file: Annotated[Path | None, "private key of that certificate"] = None
     connector_api: Annotated[
         str | None,
-        "management interface of RabbitMQ, REST interface of EMQX or monitoring port of a NATS server, such as "
-        "http://127.0.0.1:15672, which lists what clients want; several of one cluster are separated by commas. With "
-        "it, a NATS connector is the client port, for servers without a leaf port",
+        "RabbitMQ's management interface, EMQX's REST interface or a NATS server's monitoring port, such as "
+        "http://127.0.0.1:15672, separated by commas for a cluster. With it, node.connector names the NATS "
+        "client port",
     ] = None
     connector_api_user: Annotated[
         str | None,
-        "user at that interface, for EMQX an API key; with none, RabbitMQ is queried as connector_user, others without "
-        "a login",
+        "user at that interface, for EMQX an API key; none for connector_user with RabbitMQ, else for no login",
     ] = None
     connector_api_password_file: Annotated[
         Path | None,
-        "file with that user's password, for EMQX the secret of the key",
+        "file with that user's password or key's secret",
     ] = None
     groups_once: Annotated[
         tuple[str, ...],
-        "queue groups of NATS, shared subscriptions of MQTT (their group) and queues of RabbitMQ that handle each "
-        "message once in the whole overlay, the same for all nodes; others do at each broker that has a member",
+        "queue groups (NATS), share groups (MQTT) and queues (RabbitMQ) that handle each message once in the "
+        "whole overlay, the same at all nodes; others do so at each broker with a member",
     ] = ()
     peers_path: Annotated[
         Path | None,
-        'addresses where all nodes listen for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same at all nodes; '
-        "none is peers.json next to the inventory",
+        'JSON file with the addresses of all nodes, {"b01": "10.0.0.1:7411", ...}; none for peers.json next '
+        "to the inventory",
     ] = None
     listen: Annotated[
         str | None,
-        "host:port to listen on if it differs from the address that other nodes call; none for the same",
+        "host:port to listen on; none for the address that other nodes call",
     ] = None
     ca_file: Annotated[
         Path | None,
-        "CAs whose certificates other nodes must have, as PEM, for mutual TLS between nodes; none for unencrypted "
-        "links",
+        "CAs (PEM) of other nodes' certificates, for mutual TLS; none for unencrypted links",
     ] = None
     certificate_file: Annotated[
         Path | None,
-        "this node's certificate for other nodes, as PEM, with the broker's name as a DNS name",
+        "this node's certificate (PEM) for other nodes, with the broker's name as a DNS name",
     ] = None
     key_file: Annotated[Path | None, "private key of that certificate"] = None
     # Pause between two telemetry batches of a node with news.
@@ -114,7 +112,7 @@ class NodeSettings:
     kafka_buffer_records_max: int = 100_000
     metrics_port: Annotated[
         int | None,
-        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
+        "port for /metrics, /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"

@@ -93,20 +93,19 @@ class StreamingSettings:
     checkpoint_directory: Path
     checkpoint_uri: Annotated[
         str,
-        "Hadoop file-system URI used instead of the local checkpoint directory, such as hdfs://NAME/PATH; with "
-        "executors on other machines, set it, or let them share the directory",
+        "Hadoop file-system URI such as hdfs://NAME/PATH for the checkpoint, needed if executors on other "
+        "machines do not share run.directory",
     ] = ""
     # Prefix of all topic names.
     namespace: str = DEFAULT_NAMESPACE
     window_ms: Annotated[
         int,
-        "length of a window of event time, a multiple of 1000; the controller decides once per window",
+        "length of a window of event time, a multiple of 1000; there is one decision per window",
     ] = 5_000
     grace_ms: Annotated[int, "how long a window waits for late rows while the job keeps up"] = 2_000
     catch_up_grace_ms: Annotated[
         int,
-        "how long a window waits while a backlog is read: partitions are then read unevenly, and event time passes "
-        "quickly anyway",
+        "the same while a backlog is read, because partitions are then read unevenly",
     ] = CATCH_UP_GRACE_MS
     # Minimum time from the start of one micro-batch to that of the next; 0 for none. 50: a small part of what the
     # shortest micro-batch takes, so that an idle job does not use up a core.
@@ -116,28 +115,26 @@ class StreamingSettings:
     pause_ms_max: int = 1_000
     records_per_trigger_max: Annotated[
         int,
-        "maximum number of records in one micro-batch over all partitions, in a small overlay",
+        "maximum number of records in one micro-batch",
     ] = 20_000
     records_per_broker_max: Annotated[int, "the same for each broker of the inventory, if that is more"] = 120
     shards: Annotated[
         int,
-        "parts, by broker, into which the state is split, each kept, merged and written by one task; at most as many "
-        "as the executors have cores; 0 chooses by the number of brokers",
+        "parts into which the state is split by broker, at most as many as the executors have cores; 0 "
+        "chooses by the number of brokers",
     ] = 0
     # Tasks that read telemetry at once, if that is more than shards.
     read_partitions_min: int = 0
     future_ms_max: Annotated[
         int | None,
-        "how far event times may be after the time at which Kafka received the record; at most half the grace counts; "
-        "none for any distance, also before",
+        "how far event times may be ahead of Kafka's, at most half the grace; none for no check",
     ] = 1_000
     # How far event times may be before that time. An hour: senders keep records for ten minutes while Kafka is away,
     # and what is much older has a wrong clock.
     past_ms_max: int | None = 3_600_000
     create_time: Annotated[
         bool,
-        "accept timestamps that senders set, as in a replay, which restores those that Kafka had set; otherwise a "
-        "topic of telemetry with such timestamps is refused, because a wrong clock could claim any time",
+        "accept a telemetry topic with senders' timestamps, as in a replay; a wrong clock can then claim any time",
     ] = False
     # How long Kafka may acknowledge none of the waiting rows before the job ends; a slow Kafka that accepts some is
     # waited for.
@@ -151,7 +148,7 @@ class StreamingSettings:
     telemetry_topic: str = ""
     metrics_port: Annotated[
         int | None,
-        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
+        "port for /metrics, /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"

@@ -31,7 +31,7 @@ class OrderSettings(PlannerSettings):
 class HorizonSettings(OrderSettings):
     """How far brokers know each other."""
 
-    horizon_hops: Annotated[int, "eta of Jaeger07 (its default 4), only brokers within this many hops are linked"] = 4
+    horizon_hops: Annotated[int, "eta of Jaeger07: only brokers within this many hops are linked"] = 4
 
     def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -74,8 +74,7 @@ class ReassignmentSettings(PlannerSettings):
 
     ring_free_s: Annotated[
         float,
-        "T_free of Zhao13, the time within which a reassignment of IDs must pay. Default 600 s: the paper's 10 hours "
-        "suit hourly changes",
+        "T_free of Zhao13: time within which a reassignment of IDs must pay",
     ] = 600.0
     # Beta, what the notifications of that time must cost, as a share of the costliest reassignment, before one is
     # computed; the paper's 0.1.

@@ -38,16 +38,15 @@ class SamplingSettings:
 
     share_min: Annotated[
         float,
-        "the lowest share that is requested, 1, 0.5, 0.25 and so on. Default 1: no share is requested, and all "
-        "brokers report according to their own settings",
+        "lowest share of notifications that brokers are asked to report in full, 0.5, 0.25 and so on; 1 asks "
+        "for nothing",
     ] = 1.0
     # The share is halved if windows arrive more than this many window lengths after their end and do not catch up.
     # Default 3: 15 s of windows of 5 s.
     delay_windows_max: float = 3.0
     deliveries_max: Annotated[
         int,
-        "the share is lowered until windows list at most this many deliveries one by one, each of a notification at "
-        "a broker. Default 0: no such limit",
+        "the share is lowered until a window lists at most this many deliveries one by one; 0 for no limit",
     ] = 0
     # The share is doubled after this many windows without either, and after twice as many each time that this proved
     # too much. Default 12, a minute; at most 64 times that.
@@ -128,8 +127,7 @@ class LinkSettings:
 
     cost_per_ms: Annotated[
         float,
-        "cost of a millisecond of one-way delay, in the inventory's unit. Default 1: costs are milliseconds of "
-        "one-way delay",
+        "cost of a millisecond of one-way delay, in the inventory's unit",
     ] = 1.0
     # A link's cost is corrected if it differs by more than this share of the one in use. Default 0.25, so that costs
     # and plans do not follow every fluctuation of the network.
@@ -171,16 +169,13 @@ class ControllerSettings:
     redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     planner: Annotated[
         str,
-        "the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first, then "
-        "publishers on the tree that these lead to, single clients, and last links and publishers together, if they "
-        "save only in combination",
+        "one planner, or several joined by +, which decide in turn on one plan (`regraft list planners`)",
     ] = "swap_links_cost+relocate_publishers_joint+place_clients_cost+escape_overlay_cost"
     # Of the planner's random choices.
     seed: int = 1
     shadow_planners: Annotated[
         tuple[str, ...],
-        "names of shadow planners, which decide on the same windows but change only a simulated overlay, for "
-        "comparison. Default none; each takes its time once per window",
+        "planners for comparison, which change only simulated overlays; each takes its time once per window",
     ] = ()
     horizon_lifetimes: Annotated[float, "look-back of a decision, in mean lifetimes of a subscription"] = 4.0
     # How many lifetimes a decision looks back first; further only if it finds nothing to change there, and then what it
@@ -190,7 +185,7 @@ class ControllerSettings:
     recent_lifetimes: float = 1.0
     subscription_lifetime_s: Annotated[
         float | None,
-        "the mean lifetime, if known; none measures it from telemetry and the clients topic",
+        "that lifetime, if known; none measures it",
     ] = None
     # Bounds the number of windows that a decision looks back: one window shows no spread and so cannot separate gain
     # from noise.
@@ -204,7 +199,7 @@ class ControllerSettings:
     quiet_windows_per_change: float = 2_000.0
     degree_max: Annotated[
         int | None,
-        "maximum number of links per broker, except on a ring; none takes the inventory's cap",
+        "maximum number of links per broker, except on a ring; none for the inventory's cap",
     ] = None
     # Proposals of one planner for one plan.
     proposals_max: int = 16
@@ -213,7 +208,7 @@ class ControllerSettings:
     ring_delay_weight: float = 1.0
     user_load_max: Annotated[
         float,
-        "the load that a broker of a ring may serve, as a multiple of the mean; the judge enforces it, too. Default 2",
+        "maximum load of a broker of a ring, as a multiple of the mean",
     ] = 2.0
     # Complete windows on which an executed plan is verified. Default 2.
     verify_windows: int = 2
@@ -228,10 +223,10 @@ class ControllerSettings:
     stop_ms_max: int = 15_000
     session_ms: Annotated[
         int,
-        "after this time without a sign of life from the leader, another controller of the same namespace takes "
-        "over. Default 6 s, the minimum that Kafka allows unless its group.min.session.timeout.ms is set",
+        "after this time without a sign of life from the leader, another controller takes over. Kafka allows "
+        "no less than 6 s unless its group.min.session.timeout.ms is set",
     ] = 6_000
-    instance: Annotated[str, "the name of this controller among several. Default empty: host and process id"] = ""
+    instance: Annotated[str, "name of this controller among several; empty for host and process id"] = ""
     # Interval of the loop's steps. Default 100 ms, small against any window.
     tick_ms: int = 100
     # JSON for people and reports; none writes none.
@@ -240,21 +235,20 @@ class ControllerSettings:
     status_ms: int = 1000
     metrics_port: Annotated[
         int | None,
-        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
+        "port for /metrics, /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"
     dry_run: Annotated[
         bool,
-        "plans, repairs included, wait for an operator's approval (`regraft plans`) instead of being executed. "
-        "Default true: an overlay is not rewired without approval; `demo` and `run --emulate` turn it off",
+        "plans, repairs included, wait for an operator's approval (`regraft plans`); `demo` and `run "
+        "--emulate` turn this off",
     ] = True
     act_on_deaths: Annotated[
         bool,
-        "in a dry run, repair the overlay after deaths and let brokers that died rejoin, without approval. Default "
-        "false",
+        "in a dry run, repair the overlay after deaths and let brokers that died rejoin, without approval",
     ] = False
-    review_ms_max: Annotated[int, "how long a plan may wait for approval. Default 15 minutes"] = 15 * MINUTE_MS
+    review_ms_max: Annotated[int, "how long a plan may wait for approval"] = 15 * MINUTE_MS
     # Whose orders are followed.
     orders: OrderSettings = field(default_factory=OrderSettings)
     # The present time; the wall clock unless a run is sped up.

@@ -18,13 +18,11 @@ class DecisionSettings:
     moves_per_plan_max: int = 24
     users_per_plan_max: Annotated[
         int,
-        "maximum number of users moved in one plan on a ring, subscribers on a tree. Default 500: a move costs two "
-        "brokers a few messages, and only its own user notices",
+        "maximum number of users (ring) or subscribers (tree) moved in one plan",
     ] = 500
     pay_back_s: Annotated[
         float,
-        "the savings of a change must pay for its control messages within this time. Default 300 s, a small part of "
-        "the hours that an interest usually lasts",
+        "time within which the savings of a change must pay for its control messages",
     ] = 300.0
     # A change must also pay back within this many mean lifetimes of a subscription, if that is shorter. 4: by then 2 %
     # of what subscriptions had in common with the present ones is left.
@@ -34,23 +32,22 @@ class DecisionSettings:
     tabu_lifetimes: float = 2.0
     noise_factor: Annotated[
         float,
-        "bound on false positives: if no change is worthwhile, the best one becomes a plan at most as often as "
-        "a normal variable exceeds this many standard deviations; 0 turns the test off. Default 2, one decision in 44",
+        "how many standard deviations savings must exceed chance; at 2 a worthless plan passes in at most "
+        "one decision in 44; 0 turns the test off",
     ] = 2.0
     # noise_factor for each change of a plan alone, as if it had not been selected for its gain. 1: with 2, clearly
     # worthwhile changes had to wait for more windows (docs/decisions.md).
     change_noise_factor: float = 1.0
     gain_share_min: Annotated[
         float,
-        "a plan must save more than this share of the present cost regardless of noise, or the overlay would be "
-        "rebuilt for negligible gains. Default 0.01",
+        "a plan must save more than this share of the present cost",
     ] = 0.01
     # The same for each change of links, ring IDs or homes. Default 0.0005: a plan includes small changes, too.
     change_share_min: float = 0.0005
     frailty_weight: Annotated[
         float,
-        "the penalty, as a share of the present cost, for a change after which the worst single death would cut off "
-        "all deliveries instead of none; proportionally less for less",
+        "penalty, as a share of the present cost, if the worst single death would cut off all deliveries; "
+        "proportionally less for less",
     ] = 0.3
     # No plan loads a broker further whose queue measures more (messages in / out * length) until it measures half; 0
     # disables this veto. Default 10, the tau of Shafique.

@@ -15,13 +15,12 @@ class MemberSettings:
 
     silence_ms: Annotated[
         int,
-        "after this time without telemetry, measured by closed windows, a broker is considered dead. Default 10 s, "
-        "two windows: one may be lost to a pause",
+        "after this time without telemetry, measured by closed windows, a broker is considered dead",
     ] = 10_000
     deaths_share_max: Annotated[
         float,
-        "if more than this share of the brokers in service falls silent or restarts at once, none is declared dead: "
-        "it is more likely that monitoring has failed. Default 0.5",
+        "if more than this share of the brokers falls silent or restarts at once, none is declared dead: "
+        "more likely monitoring has failed",
     ] = 0.5
     # How long a broker that died stays out at least, doubled with each death within the last hour: a window of the
     # default length. `regraft members readmit` ends it.
@@ -39,8 +38,7 @@ class MemberSettings:
     retry_ms_max: int = 2 * MINUTE_MS
     admit_announced: Annotated[
         bool,
-        "a broker that its agent announces becomes a member without an operator's order. Default false: it is reported "
-        "and listed, and waits for `regraft members add`",
+        "a broker that announces itself becomes a member without `regraft members add`",
     ] = False
     # How many brokers of one agent may wait for that, and how many may be joining before another one is admitted
     # automatically. Default 20.

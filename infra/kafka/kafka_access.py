@@ -28,21 +28,19 @@ OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCa
 class KafkaSecurity(ConnectionSecurity):
     """TLS and SASL of all Kafka clients, including Spark's; the default is plain text without login."""
 
-    tls: Annotated[bool, "whether connections are encrypted and the servers' certificates checked"] = False
+    tls: Annotated[bool, "encrypt connections and check the servers' certificates"] = False
     mechanism: Annotated[
         str | None,
-        "SASL mechanism with which clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no "
-        "SASL",
+        "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no SASL",
     ] = None
     token_url: Annotated[
         str | None,
-        "with OAUTHBEARER, where username and password are exchanged for a token (OAuth 2.0 client credentials); "
-        "over https, ca_file also verifies its certificate",
+        "with OAUTHBEARER, the address at which username and password are exchanged for a token",
     ] = None
-    token_scope: Annotated[str | None, "the scope to request, none for no scope"] = None
+    token_scope: Annotated[str | None, "OAuth scope to request"] = None
     allow_unencrypted_login: Annotated[
         bool,
-        "whether SASL may be used without TLS; the password, or enough to guess it, can then be read on the network",
+        "allow SASL without TLS: the password, or enough to guess it, can then be read on the network",
     ] = False
 
     @property

@@ -56,22 +56,20 @@ class OrderSettings:
 
     trusted_keys_file: Annotated[
         Path | None,
-        "the public keys whose orders are followed, TOML, one line each, as printed by `regraft keys create`; none "
-        "for order-keys/trusted.toml in the run directory, which `regraft run` creates for its user",
+        "public keys whose orders are followed, in lines printed by `regraft keys create`; none for "
+        "order-keys/trusted.toml in the run directory, which `regraft run` creates",
     ] = None
     key_file: Annotated[
         Path | None,
-        "the private key that signs the orders of commands; none for order-keys/operator.key in the run directory",
+        "private key that signs the orders of commands; none for order-keys/operator.key in the run directory",
     ] = None
     dashboard_key_file: Annotated[
         Path | None,
-        "the private key that signs the orders of the dashboard; none for order-keys/dashboard.key in the run "
-        "directory",
+        "the same for orders given on the dashboard; none for order-keys/dashboard.key",
     ] = None
     allow_unsigned: Annotated[
         bool,
-        "whether to follow unsigned orders as well; if so, anyone who can write to the topic can give any order in "
-        "any name",
+        "follow unsigned orders, too: anyone who can write to the topic can then give any order in any name",
     ] = False
     # Where keys are that have no file set.
     directory: Path | None = None

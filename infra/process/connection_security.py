@@ -30,27 +30,25 @@ class ConnectionSecurity:
 
     ca_file: Annotated[
         Path | None,
-        "certificates (PEM) of the authorities to trust; none trusts those of this system",
+        "certificates (PEM) of the authorities to trust; none for the system's",
     ] = None
     certificate_file: Annotated[
         Path | None,
-        "the client's own certificate (PEM, with its chain), for mutual TLS",
+        "client certificate (PEM, with its chain), for mutual TLS",
     ] = None
     key_file: Annotated[Path | None, "private key of that certificate"] = None
     key_password_file: Annotated[
         Path | None,
-        "file with the key's password, or env:NAME for a variable of the environment; none for a key without one",
+        "file with the key's password, or env:NAME",
     ] = None
     check_host_name: Annotated[
         bool,
-        "whether the server's certificate must be for the host name that the client connects to; false accepts any "
-        "certificate of a trusted authority",
+        "the server's certificate must be for its host name; false accepts any certificate of a trusted authority",
     ] = True
-    username: Annotated[str | None, "the user to log in as; with OAUTHBEARER the client id"] = None
+    username: Annotated[str | None, "user to log in as; with OAUTHBEARER the client id"] = None
     password_file: Annotated[
         Path | None,
-        "file with the user's password, or env:NAME for a variable of the environment; with OAUTHBEARER the client "
-        "secret",
+        "file with the password, or env:NAME for an environment variable; with OAUTHBEARER the client secret",
     ] = None
 
     @property

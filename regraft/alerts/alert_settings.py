@@ -44,8 +44,8 @@ class AlertSettings:
     rules_file: Annotated[Path | None, "alert rules (TOML); none for those that `regraft alerts rules` prints"] = None
     targets: Annotated[
         tuple[str, ...],
-        "apprise URLs of recipients, for example mailtos://user:password@example.org (apprise's documentation lists "
-        "all kinds); they hold secrets, so prefer REGRAFT_ALERTS__TARGETS, a JSON list",
+        "apprise URLs of recipients, such as mailtos://user:password@example.org; they hold secrets, so "
+        "prefer REGRAFT_ALERTS__TARGETS, a JSON list",
     ] = ()
     webhooks: Annotated[
         tuple[str, ...],
@@ -53,8 +53,8 @@ class AlertSettings:
     ] = ()
     quiet_hours: Annotated[
         str | None,
-        "hours in which less urgent alerts are held back, for example 22:00-07:00 Europe/Berlin for all below "
-        "critical, or 22:00-07:00 Europe/Berlin below warning for all below warning; none for no quiet hours",
+        "hours in which alerts below critical are held back, such as 22:00-07:00 Europe/Berlin; append below "
+        "warning to hold back only those",
     ] = None
     # Timeout for connecting to a target, and again for its answer: a webhook that takes longer is retried, and one dead
     # target must not hold up the others.
@@ -70,8 +70,8 @@ class AlertSettings:
     queue_max: int = 100
     resend_uncertain: Annotated[
         bool,
-        "whether to resend a message that was being sent when the stage was killed: false sends nothing twice; true, "
-        "for receivers that recognise its Idempotency-Key, misses nothing",
+        "resend a message that was being sent when the stage was killed: nothing is missed, but receivers "
+        "must recognise its Idempotency-Key",
     ] = False
     # How far back the stage reads windows that closed while it was down. Default 1 hour: older ones are not news, and
     # reading all of them would take long.
@@ -84,7 +84,7 @@ class AlertSettings:
     stop_ms_max: int = 15_000
     metrics_port: Annotated[
         int | None,
-        "port for Prometheus to scrape, which also serves /health and /ready; none opens no port",
+        "port for /metrics, /health and /ready; none opens no port",
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"

@@ -39,27 +39,25 @@ class DashboardSettings:
     port: Annotated[int, "port at which the page is served"] = 8090
     host_names: Annotated[
         tuple[str, ...],
-        "the host names under which browsers may request it; * allows any",
+        "host names under which browsers may request the page; * allows any",
     ] = ("127.0.0.1", "localhost", "[::1]")
     certificate_file: Annotated[Path | None, "certificate (PEM) to serve the page over TLS; none for plain HTTP"] = None
     key_file: Annotated[Path | None, "private key (PEM) of that certificate, without a passphrase"] = None
     secret: Annotated[
         str | None,
-        "the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a secret_file",
+        "key that signs tokens, at least 32 bytes; without it or secret_file the page is read-only",
     ] = field(default=None, repr=False)
     secret_file: Annotated[Path | None, "file with the key that signs tokens, instead of secret"] = None
     login_to_read: Annotated[
         bool,
-        "whether reading also needs a token; metrics and health stay open. Default no: anyone who can reach the page "
-        "may read it",
+        "reading needs a token, too; otherwise anyone who can reach the page may read it. Metrics and health stay open",
     ] = False
     # The longest lifetime of a token: one login per day. Longer ones would outlive who holds them; a shorter one is
     # asked for with the token.
     token_hours_max: float = 24.0
     revoked_file: Annotated[
         Path | None,
-        "ids of revoked tokens, one per line, checked on each request. Default: revoked-tokens.txt in run.directory, "
-        "next to the inventory",
+        "ids of revoked tokens, one per line; none for revoked-tokens.txt in run.directory",
     ] = None
     # How often the live view is read. Default 1000, the pace at which the controller writes it.
     poll_ms: int = 1000
@@ -74,8 +72,7 @@ class DashboardSettings:
     clients_per_address_max: int = 16
     trusted_proxies: Annotated[
         tuple[str, ...],
-        "addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted. Default: none, "
-        "because anybody can send these headers",
+        "addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted",
     ] = ()
     # Windows whose rate, completeness and latency are kept. Default 2000, the same as for costs.
     windows_max: int = 2000

@@ -64,35 +64,34 @@ class SettingsError(ValueError):
 class RunSettings:
     """What all stages of one run share."""
 
-    seed: Annotated[int, "the seed of all random choices"] = 1
+    seed: Annotated[int, "seed of all random choices"] = 1
     directory: Annotated[
         Path,
-        "where a run keeps its inventory, Spark's checkpoint and the status files of its stages",
+        "directory of a run's inventory, Spark checkpoint and status files",
     ] = Path("out/run")
-    log_level: Annotated[str, "the lowest level that stages log: debug, info, warning, error or critical"] = "info"
+    log_level: Annotated[str, "lowest level logged: debug, info, warning, error or critical"] = "info"
     clock_speed: Annotated[
         float,
-        "seconds of the run per second of wall time; 1 is the wall clock, a higher value speeds up long runs",
+        "seconds of the run per second of wall time",
     ] = 1.0
     clock_origin_ms: Annotated[
         int,
-        "the wall time, in ms since 1970, at which a clock with a different speed starts, the same for all processes; "
-        "0 for none",
+        "wall time in ms since 1970 at which a clock with a different speed starts, the same for all "
+        "processes; 0 for none",
     ] = 0
     patience: Annotated[
         float,
-        "factor on the time that a service may take to become ready (Kafka 90 s, a stage 180 s); raise it on busy or "
-        "slow machines",
+        "factor on the time that services may take to start (Kafka 90 s, a stage 180 s); raise it on slow machines",
     ] = 1.0
 
     metrics_host: Annotated[
         str,
-        "host on which stages with a metrics_port listen. Default: this machine only",
+        "host on which stages with a metrics_port listen",
     ] = LOOPBACK
     sample_share: Annotated[
         float,
-        "the share of all notifications that brokers report in full, 1, 0.5, 0.25 and so on, the same at all of them: "
-        "less telemetry, but costs become estimates (docs/sampling.md)",
+        "share of notifications that brokers report in full, 1, 0.5, 0.25 and so on, the same at all of "
+        "them; below 1, costs are estimates",
     ] = 1.0
 
     @property

@@ -24,8 +24,7 @@ class KafkaSettings:
     namespace: Annotated[str, "prefix of all topic names"] = DEFAULT_NAMESPACE
     telemetry_partitions: Annotated[
         int,
-        "partitions of a new telemetry topic, at least 4; 0 for one per 500 brokers that report there, but at least "
-        "4; an existing topic keeps its partitions",
+        "partitions of a new telemetry topic, at least 4; 0 for one per 500 brokers",
     ] = 0
     security: Annotated[KafkaSecurity, "TLS and SASL"] = field(default_factory=KafkaSecurity)
 
@@ -54,8 +53,8 @@ class RedisSettings:
 
     url: Annotated[
         str | None,
-        "redis://host:port/database, rediss:// for TLS, or unix://path; none for no live view; it may hold "
-        "credentials, which are safer in the files or variables of the security settings",
+        "redis://host:port/database, rediss:// for TLS, or unix://path; none for no live view. Credentials "
+        "are safer in redis.security",
     ] = field(default=None, repr=False)
     security: Annotated[RedisSecurity, "TLS and the ACL user"] = field(default_factory=RedisSecurity)
 
@@ -73,32 +72,28 @@ class RedisSettings:
 class SparkSettings:
     """The Spark session of the streaming stage, unless it is started by spark-submit."""
 
-    master: Annotated[str, "Spark's master URL; `regraft stage stream --master` is the same"] = "local[2]"
+    master: Annotated[str, "Spark's master URL"] = "local[2]"
     driver_memory_mb: Annotated[
         int | None,
-        "heap of the driver, which does all the work in local mode; none for 1,024 MB and, with more than 166 "
-        "brokers, 40 MB more for each 1,000 telemetry records beyond 20,000 that a micro-batch may hold; on a "
-        "cluster 1,024",
+        "heap of the driver; none for 1,024 MB, in local mode more with more than 166 brokers",
     ] = None
-    driver_host: Annotated[str, "the address at which executors of a cluster reach the driver"] = LOOPBACK
+    driver_host: Annotated[str, "address at which executors of a cluster reach the driver"] = LOOPBACK
     executor_memory_mb: Annotated[
         int | None,
-        "heap of each executor of a cluster; none for the amount that local mode uses for the executor's share "
-        "of a micro-batch: its cores among all shards, or the whole micro-batch if executor_cores is 0",
+        "heap of each executor of a cluster; none for an amount by its share of a micro-batch",
     ] = None
     executor_cores: Annotated[
         int,
-        "tasks that an executor runs at once; 0 leaves it to the cluster, and a standalone cluster gives an executor "
-        "all cores of its worker",
+        "tasks that an executor runs at once; 0 leaves it to the cluster",
     ] = 0
     executor_python: Annotated[
         str,
-        "path of the Python interpreter with Regraft on the workers; empty for the same path as here",
+        "path of the Python interpreter with Regraft on the workers; empty for the same as here",
     ] = ""
     secret_file: Annotated[
         Path | None,
-        "the file with the secret that driver, master and workers of a cluster share; with it, they authenticate each "
-        "other and encrypt their traffic",
+        "file with the secret by which driver, master and workers of a cluster authenticate each other and "
+        "encrypt their traffic",
     ] = None
 
     @property

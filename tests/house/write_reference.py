@@ -276,9 +276,9 @@ def settings() -> str:
         ["# Settings", "", MADE],
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
-            "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. The word `none` means: no value.",
-            "`regraft settings --example` prints all of them as a file, also those of the demo and the emulator, which",
-            "are not listed here; `regraft init` writes a short one.",
+            "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. `none` means: no value.",
+            "`regraft init` writes a short file; `regraft settings --example` prints all settings as a file, with those",
+            "of the demo and the emulator, which are not listed here.",
         ],
         ["## Common", "", *table(SETTINGS_HEAD, common)],
         [

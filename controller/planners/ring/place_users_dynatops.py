@@ -46,7 +46,7 @@ class PlacementSettings(PlannerSettings):
 
     # W_l of Zhao13, the weight of a broker's load against similar interests.
     user_load_weight: float = 1.0
-    user_cluster_brokers: Annotated[int, "c, number of brokers that share what their users want; the paper's 10"] = 10
+    user_cluster_brokers: Annotated[int, "number of brokers that share what their users want (c in the paper)"] = 10
     user_utility_min: Annotated[float, "minimum increase of a user's utility by a move"] = 0.1
     # Users that move at once: as many as a plan may move (controller.decision.users_per_plan_max), which bounds it
     # anyway.

@@ -40,8 +40,7 @@ class PackingSettings(PlannerSettings):
 
     detour_ms_max: Annotated[
         float,
-        "the longest delay between the broker that subscribers leave and the one they go to. Default 40 ms: across a "
-        "continent, not an ocean",
+        "longest delay between the broker that subscribers leave and the one they go to",
     ] = 40.0
     # How often all pairs of brokers are priced in one call, once for each move found. Default 24, at 100 brokers some
     # seconds.

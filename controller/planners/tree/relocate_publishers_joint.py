@@ -97,8 +97,7 @@ class JointSettings(SessionSettings):
 
     delay_weight: Annotated[
         float,
-        "the weight of the mean delivery delay, 0 to 1, in what is minimised; the rest is the overlay's cost. "
-        "Default 0: cost alone",
+        "weight of the mean delivery delay, 0 to 1, against the overlay's cost",
     ] = 0.0
 
     def errors(self) -> list[str]:

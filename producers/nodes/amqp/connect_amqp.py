@@ -22,12 +22,12 @@ class AmqpSettings(ConnectorSettings):
 
     filters: Annotated[
         tuple[str, ...],
-        "topics, with + and #, that the node always requests from the others, if nothing reports what clients want",
+        "binding keys that the node always requests, for brokers that do not report what clients want",
     ] = ()
     exchange: Annotated[str, "the topic exchange that takes part"] = "amq.topic"
     durable_session: Annotated[
         bool,
-        "whether messages are forwarded from a quorum queue, and acknowledged once neighbours have them",
+        "forward messages from a quorum queue",
     ] = False
 
 

@@ -22,22 +22,20 @@ class MqttSettings(ConnectorSettings):
 
     filters: Annotated[
         tuple[str, ...],
-        "topics, with + and #, that the node always requests from the others: if nothing reports what clients want, "
-        "and for retained messages that every broker should have",
+        "topics, with + and #, that the node always requests: for brokers that do not report what clients "
+        "want, and for retained messages that every broker should have",
     ] = ()
     log_file: Annotated[
         Path | None,
-        "Mosquitto's log file, if the node may read it, so that it learns of subscriptions created while it was away; "
-        "with none, it learns of those only when clients subscribe again",
+        "Mosquitto's log file, to learn of subscriptions created while the node was away",
     ] = None
     session_s: Annotated[
         float,
-        "how long the subscriptions of a client remain after it has left, because its session may continue",
+        "how long the subscriptions of a client's session remain after it has left",
     ] = 3_600.0
     durable_session: Annotated[
         bool,
-        "whether messages of QoS 1 and 2 are forwarded from a session that the broker keeps for the node, and "
-        "acknowledged once neighbours have them",
+        "forward messages of QoS 1 and 2 from a session that the broker keeps for the node",
     ] = False
 
     def errors(self) -> list[str]:

@@ -25,19 +25,17 @@ class NatsSettings(ConnectorSettings):
 
     credentials_file: Annotated[
         Path | None,
-        "a .creds file (JWT and seed of a user) or a file with the seed of a user's nkey, to log in with instead of "
-        "node.connector_user",
+        ".creds file or seed of an nkey to log in with, instead of node.connector_user",
     ] = None
     durable_stream: Annotated[
         str | None,
-        "a JetStream stream, whose messages are forwarded from there and acknowledged once neighbours have them; none "
-        "forwards messages as they are published. Only at the leaf port",
+        "JetStream stream whose messages are forwarded from there and acknowledged once neighbours have "
+        "them; only at the leaf port",
     ] = None
     local_streams: Annotated[
         tuple[str, ...],
-        "JetStream streams whose subjects are not requested from the others, * for all, so that they store only what "
-        "is published next to this node; none stores what is published anywhere, since a stream wants its subjects as "
-        "a client does",
+        "JetStream streams, * for all, that store only what is published next to this node; others store "
+        "what is published anywhere",
     ] = ()
 
     def errors(self) -> list[str]:
