@@ -277,7 +277,7 @@ def settings() -> str:
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
             "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. `none` means: no value.",
-            "`regraft init` writes a short file; `regraft settings --example` prints all settings as a file, with those",
+            "`regraft init` writes a short file; `regraft settings --example` prints all of them, also those",
             "of the demo and the emulator, which are not listed here.",
         ],
         ["## Common", "", *table(SETTINGS_HEAD, common)],
