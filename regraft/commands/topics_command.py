@@ -75,7 +75,7 @@ def topics(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Show the table of Kafka topics; --create creates them in Kafka, --show reads one of them.
+    """Show the table of Kafka topics, create them (--create) or read one of them (--show).
 
     Examples: `regraft topics`; `regraft topics --show telemetry --last 1 | jq .record`;
     `regraft topics --create --bootstrap kafka:9092 --set kafka.namespace=lab`;

@@ -33,32 +33,32 @@ from regraft.settings.settings_model import SettingsModel
 ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
 WORDS_OF_A_NAME = re.compile(r"regraft_[a-z_]+[a-z]")
-WATCHED = ("prometheus_alerts.yml", "grafana_dashboard.json")
+WATCHED = "prometheus_alerts.yml"
 EXAMPLES = ROOT / "tests" / "house" / "example_outputs.txt"
 WIRE_PICTURE = ROOT / "tests" / "house" / "wire_picture.txt"
 MADE = "<!-- Written by `python -m tests.house.write_reference`, which a test repeats; do not edit it by hand. -->"
 
 EVENTS: Mapping[EventKind, str] = {
     EventKind.PLAN_PROPOSED: "a plan waits for approval",
-    EventKind.PLAN_REFUSED: "an operator refused a plan, or it became stale before it was approved",
+    EventKind.PLAN_REFUSED: "an operator refused a plan, or it became stale",
     EventKind.PLAN_STARTED: "the first command of a plan is sent",
     EventKind.PLAN_PHASE: "a plan has entered its next phase",
-    EventKind.PLAN_COMPLETED: "a plan has been verified on later windows, or closed without verification",
+    EventKind.PLAN_COMPLETED: "a plan has been verified, or closed without verification",
     EventKind.PLAN_ABORTED: "a plan was rolled back before it was committed",
     EventKind.PLAN_STALLED: "a broker has not answered a command within its limit",
-    EventKind.GAIN_MISSED: "a plan saves less than its transition cost on the windows after it",
-    EventKind.CHANGE_DETECTED: "traffic has changed; decisions look back no further",
+    EventKind.GAIN_MISSED: "a plan saves less than its transition cost",
+    EventKind.CHANGE_DETECTED: "traffic has changed",
     EventKind.MODEL_DRIFT: "the measured delay of a link differs from the inventory's",
-    EventKind.SHARE_CHANGED: "brokers are asked to report a different share of the notifications, with the reason",
-    EventKind.PROPOSAL_REFUSED: "proposals were refused, with the verdict and how often",
+    EventKind.SHARE_CHANGED: "brokers are asked to report a different share of the notifications",
+    EventKind.PROPOSAL_REFUSED: "proposals were refused, with verdicts",
     EventKind.WINDOW_INCOMPLETE: "a window closed without data from every broker in service",
     EventKind.WINDOW_STALE: "the newest window is too old to decide on",
     EventKind.EPOCH_MISMATCH: "brokers report an epoch other than the one in force",
     EventKind.MEMBER_CHANGED: "a broker joined, left, died, came back or is leaving",
     EventKind.JOIN_REQUESTED: "a broker that is not a member asks to join",
-    EventKind.DEATHS_IMPLAUSIBLE: "too many brokers fell silent at once, so none is declared dead",
+    EventKind.DEATHS_IMPLAUSIBLE: "too many brokers fell silent at once; none is declared dead",
     EventKind.REPAIR_WAITS: "an overlay that is cut cannot be repaired yet",
-    EventKind.CAPS_EXCEEDED: "a repair, join or leave puts brokers above their caps, because it has no choice",
+    EventKind.CAPS_EXCEEDED: "a repair, join or leave has to put brokers above their caps",
     EventKind.CONTROLLER_STARTED: "a controller leads from now on",
     EventKind.SERVICE_RESTARTED: "a stage or server exited and was restarted",
     EventKind.PLANNER_FAILED: "a planner raised an error; the overlay stays as it is",
@@ -73,7 +73,7 @@ EVENTS: Mapping[EventKind, str] = {
 VERDICTS: Mapping[Verdict, str] = {
     Verdict.ACCEPTED: "can enter a plan",
     Verdict.NOT_A_TREE: "the links would not form a tree",
-    Verdict.WRONG_HOME: "a client is not at the home that the proposal names, or its new home does not exist",
+    Verdict.WRONG_HOME: "a client is not at the home that the proposal names, or the new home does not exist",
     Verdict.WRONG_ID: "brokers would not have one ring ID each",
     Verdict.DEGREE: "a broker would have more links than its cap",
     Verdict.CAPACITY: "a broker would serve more than its cap",
@@ -84,12 +84,12 @@ VERDICTS: Mapping[Verdict, str] = {
     Verdict.GAIN_BELOW_PRICE: "it would not recoup its messages in time",
     Verdict.GAIN_WITHIN_NOISE: "the gain may be due to chance",
     Verdict.FRAILTY: "a single death would cut off too much for what it saves",
-    Verdict.COOL_DOWN: "too soon after the last plan, or after the last change of the same link, ID or home",
+    Verdict.COOL_DOWN: "too soon after the last change of the same link, ID or home",
     Verdict.MUTED: "a plan of this planner was undone a short time ago",
     Verdict.PLAN_RUNNING: "another plan is under way",
-    Verdict.CONFLICT: "it conflicts with what the plan already contains",
+    Verdict.CONFLICT: "it conflicts with another change of the plan",
     Verdict.CHANGES_PER_PLAN: "the plan is full",
-    Verdict.CLIENTS_STAY: "it moves clients of real brokers, which stay where they connect",
+    Verdict.CLIENTS_STAY: "it moves clients of real brokers without an agent",
     Verdict.MAINTENANCE: "it loads a broker in maintenance",
     Verdict.PAUSED: "an operator paused adaptation",
     Verdict.IN_REVIEW: "another plan waits for approval",
@@ -148,7 +148,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def commands() -> list[str]:
-    """Return all commands, a table for each panel, with the first sentence of their help; groups by their commands."""
+    """Return all commands, a table for each panel, with the first clause of their help; groups by their commands."""
     group: Any = get_command(app)
     lines = []
     for panel, named in GROUPS.items():
@@ -157,10 +157,10 @@ def commands() -> list[str]:
             command = group.commands[name]
             if isinstance(found, typer.Typer):
                 below = command.commands.items()
-                rows += [(f"`regraft {name} {each}`", _first_sentence(one.help)) for each, one in below]
+                rows += [(f"`regraft {name} {each}`", _first_clause(one.help)) for each, one in below]
                 continue
             items = [(f"`regraft {name} {what}`", text) for what, text in _items(command.help)]
-            rows += items or [(f"`regraft {name}`", _first_sentence(command.help))]
+            rows += items or [(f"`regraft {name}`", _first_clause(command.help))]
         lines += [f"**{panel}**", "", *table(("command", "what it does"), rows), ""]
     return lines[:-1]
 
@@ -194,9 +194,8 @@ def layout(module: ModuleType) -> list[str]:
 
 
 def metrics() -> list[str]:
-    """Return the metrics that the rules for Prometheus and the dashboard for Grafana use."""
-    texts = (ROOT / "infra" / name for name in WATCHED)
-    used = {name for text in texts for name in WORDS_OF_A_NAME.findall(text.read_text(encoding="utf-8"))}
+    """Return the metrics that the rules for Prometheus use."""
+    used = set(WORDS_OF_A_NAME.findall((ROOT / "infra" / WATCHED).read_text(encoding="utf-8")))
     known = [each for described in described_metrics().values() for each in described]
     rows = [(f"`{each.name}`", each.help) for each in known if each.name in {*used, *map(_base, used)}]
     return table(("metric", "meaning"), rows)
@@ -210,15 +209,14 @@ def reference() -> str:
         [
             "## Commands",
             "",
-            "`--help` of each shows its options and examples; `regraft --install-completion` adds shell completion.",
+            "`--help` of each says more, with options and examples; `regraft --install-completion` adds completion.",
             "",
             *commands(),
         ],
         [
             "### Example outputs",
             "",
-            "Of a run with eight emulated brokers; `...` stands for what is left out. Commands about the",
-            "inventory: [inventory](inventory.md#make-one).",
+            "Of a run with eight emulated brokers; `...` stands for what is left out.",
             "",
             "```text",
             EXAMPLES.read_text(encoding="utf-8").rstrip(),
@@ -236,8 +234,8 @@ def reference() -> str:
         [
             "## Metrics",
             "",
-            "Each stage serves them at `/metrics`; `regraft list metrics` prints all, with types and labels. Those in",
-            "`infra/prometheus_alerts.yml` and `infra/grafana_dashboard.json`:",
+            "Each stage serves them at `/metrics`; `regraft list metrics` prints all, with types and labels. The rules",
+            f"in `infra/{WATCHED}` watch these:",
             "",
             *metrics(),
         ],
@@ -245,7 +243,7 @@ def reference() -> str:
         [
             "## Verdicts",
             "",
-            "What the judge says of a proposal. Only what is accepted can enter a plan.",
+            "What the judge says of a proposal:",
             "",
             *table(("verdict", "why"), ((f"`{verdict}`", text) for verdict, text in VERDICTS.items())),
         ],
@@ -277,8 +275,8 @@ def settings() -> str:
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
             "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. `none` means: no value.",
-            "`regraft init` writes a short file; `regraft settings --example` prints all of them, also those",
-            "of the demo and the emulator, which are not listed here.",
+            "`regraft init` writes a short file, `regraft settings --example` one with all settings, also those of the",
+            "demo and the emulator, which are not listed here.",
         ],
         ["## Common", "", *table(SETTINGS_HEAD, common)],
         [
@@ -333,6 +331,11 @@ def _base(name: str) -> str:
 def _first_sentence(text: str | None) -> str:
     paragraph = (text or "").strip().split("\n\n")[0]
     return re.split(r"(?<=\.)\s+(?=[A-Z])", re.sub(r"\s+", " ", paragraph))[0]
+
+
+def _first_clause(text: str | None) -> str:
+    """Return the first sentence up to a colon or semicolon."""
+    return f"{re.split(r'[:;] ', _first_sentence(text))[0].rstrip('.')}."
 
 
 def _items(text: str | None) -> list[tuple[str, str]]:
