@@ -1,6 +1,6 @@
 """Write docs/reference.md, settings.md and wire.md from the code: ``python -m tests.house.write_reference``.
 
-In: the command line, the topics, schemas, metrics, kinds of events, verdicts, settings, examples. Out: Markdown.
+In: the command line, the topics, schemas, kinds of events, verdicts, settings, examples. Out: Markdown.
 A test compares the pages with it.
 """
 
@@ -18,7 +18,6 @@ import typer
 from typer.main import get_command
 
 from regraft.cli import GROUPS, app
-from regraft.commands.list_command import described_metrics
 from regraft.commands.show_records import SHOWN_TYPES
 from regraft.infra.process.exit_codes import MEANINGS
 from regraft.schemas import packed_cells, packed_deliveries
@@ -32,8 +31,6 @@ from regraft.settings.settings_model import SettingsModel
 
 ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
-WORDS_OF_A_NAME = re.compile(r"regraft_[a-z_]+[a-z]")
-WATCHED = "prometheus_alerts.yml"
 EXAMPLES = ROOT / "tests" / "house" / "example_outputs.txt"
 WIRE_PICTURE = ROOT / "tests" / "house" / "wire_picture.txt"
 MADE = "<!-- Written by `python -m tests.house.write_reference`, which a test repeats; do not edit it by hand. -->"
@@ -120,10 +117,10 @@ COMMON = (
 SETTINGS_HEAD = ("setting", "default", "meaning")
 # How the tables follow each other: what operators set before what researchers do.
 SECTIONS = (
-    *("run", "kafka", "redis", "orders", "node", "connectors", "streaming", "spark", "controller", "planners"),
+    *("run", "kafka", "redis", "orders", "node", "connectors", "streaming", "spark", "controller"),
     *("alerts", "dashboard"),
 )
-OF_EMULATION = ("demo", "emulator")  # Many, and for researchers: `regraft settings --example` prints them.
+FOR_RESEARCHERS = ("planners", "demo", "emulator")  # `regraft settings --example` prints them.
 VARIABLES: Mapping[str, str] = {
     "REGRAFT_SECTION__NAME": "any setting; two underscores stand for each dot, lists are JSON",
     "REGRAFT_SETTINGS": "the settings file that every command reads",
@@ -193,14 +190,6 @@ def layout(module: ModuleType) -> list[str]:
     return [before.strip(), "", *table(("column", "type", "what it is"), rows), "", after.strip()]
 
 
-def metrics() -> list[str]:
-    """Return the metrics that the rules for Prometheus use."""
-    used = set(WORDS_OF_A_NAME.findall((ROOT / "infra" / WATCHED).read_text(encoding="utf-8")))
-    known = [each for described in described_metrics().values() for each in described]
-    rows = [(f"`{each.name}`", each.help) for each in known if each.name in {*used, *map(_base, used)}]
-    return table(("metric", "meaning"), rows)
-
-
 def reference() -> str:
     """Return docs/reference.md."""
     parts = [
@@ -234,10 +223,8 @@ def reference() -> str:
         [
             "## Metrics",
             "",
-            "Each stage serves them at `/metrics`; `regraft list metrics` prints all, with types and labels. The rules",
-            f"in `infra/{WATCHED}` watch these:",
-            "",
-            *metrics(),
+            "Each stage serves them at `/metrics`; `regraft list metrics` prints all, with types, labels and meaning.",
+            "`infra/prometheus_alerts.yml` has rules for the most important, `infra/grafana_dashboard.json` panels.",
         ],
         ["## Events", "", *table(("kind", "what happened"), ((f"`{kind}`", text) for kind, text in EVENTS.items()))],
         [
@@ -275,8 +262,8 @@ def settings() -> str:
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
             "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. `none` means: no value.",
-            "`regraft init` writes a short file, `regraft settings --example` one with all settings, also those of the",
-            "demo and the emulator, which are not listed here.",
+            "`regraft init` writes a short file, `regraft settings --example` one with all settings, also those of",
+            "planners, demo and emulator, which are not listed here.",
         ],
         ["## Common", "", *table(SETTINGS_HEAD, common)],
         [
@@ -293,7 +280,7 @@ def settings() -> str:
                 shown |= {name, *_alike(name, rows)}
         if own:
             parts.append([f"## {section}", "", *table(SETTINGS_HEAD, own)])
-    if left := {name for name in rows.keys() - shown if name.split(".")[0] not in OF_EMULATION}:
+    if left := {name for name in rows.keys() - shown if name.split(".")[0] not in FOR_RESEARCHERS}:
         raise ValueError(f"SECTIONS lacks the tables of {', '.join(sorted(left))}")
     return _page(parts)
 
@@ -321,11 +308,6 @@ def _row(names: Sequence[str], rows: Mapping[str, tuple[str, str]]) -> tuple[str
 
 def _page(parts: Iterable[Iterable[str]]) -> str:
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def _base(name: str) -> str:
-    """Return the metric to which a series of a histogram belongs."""
-    return re.sub(r"_(bucket|sum|count)$", "", name)
 
 
 def _first_sentence(text: str | None) -> str:
