@@ -183,9 +183,9 @@ def records() -> list[str]:
 
 
 def layout(module: ModuleType) -> list[str]:
-    """Return a module's description of a packed format: its first paragraphs, its table, and what follows."""
+    """Return a module's description of a packed format: its table, and the paragraphs around that."""
     text = re.sub(r":class:`[\w.]*?(\w+)`", r"`\1`", module.__doc__ or "").replace("``", "`")
-    before, *lines, after = re.split(r"^=+[= ]*$", text, flags=re.MULTILINE)
+    before, *lines, after = re.split(r"^=+[= ]*$", text.partition("\n\n")[2], flags=re.MULTILINE)
     rows = re.findall(r"^(`\w+`) +([CR] \w+|\w+) +(.+)$", "".join(lines), re.MULTILINE)
     return [before.strip(), "", *table(("column", "type", "what it is"), rows), "", after.strip()]
 
