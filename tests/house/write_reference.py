@@ -20,7 +20,7 @@ from typer.main import get_command
 from regraft.cli import GROUPS, app
 from regraft.commands.show_records import SHOWN_TYPES
 from regraft.infra.process.exit_codes import MEANINGS
-from regraft.schemas import packed_cells, packed_deliveries
+from regraft.schemas import packed_cells
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
 from regraft.schemas.registry import AVSC_DIRECTORY, SCHEMAS
@@ -245,7 +245,6 @@ def wire() -> str:
         [before.replace("<!-- made -->", MADE).strip()],
         records(),
         ["## Packed telemetry", "", *layout(packed_cells)],
-        ["## Packed deliveries", "", *layout(packed_deliveries)],
         [after.strip()],
     ]
     return _page(parts)
