@@ -40,8 +40,7 @@ class NodeSettings:
     connector: Annotated[
         str | None,
         "the real broker: nats://HOST:PORT of a NATS server's leaf port, mqtt://HOST:PORT or "
-        "amqp://HOST:PORT/VHOST; with TLS tls, mqtts and amqps; servers of one cluster are separated by "
-        "commas",
+        "amqp://HOST:PORT/VHOST; with TLS tls, mqtts, amqps; commas separate servers of a cluster",
     ] = None
     connector_user: Annotated[str | None, "user at the real broker; none for no login"] = None
     connector_password_file: Annotated[
@@ -59,9 +58,8 @@ class NodeSettings:
     connector_key_file: Annotated[Path | None, "private key of that certificate"] = None
     connector_api: Annotated[
         str | None,
-        "RabbitMQ's management interface, EMQX's REST interface or a NATS server's monitoring port, such as "
-        "http://127.0.0.1:15672, separated by commas for a cluster. With it, node.connector names the NATS "
-        "client port",
+        "RabbitMQ's management interface, EMQX's REST interface or NATS's monitoring port, such as "
+        "http://127.0.0.1:15672. With it, node.connector names the NATS client port",
     ] = None
     connector_api_user: Annotated[
         str | None,
@@ -74,7 +72,7 @@ class NodeSettings:
     groups_once: Annotated[
         tuple[str, ...],
         "queue groups (NATS), share groups (MQTT) and queues (RabbitMQ) that handle each message once in the "
-        "whole overlay, the same at all nodes; others do so at each broker with a member",
+        "whole overlay, the same at all nodes",
     ] = ()
     peers_path: Annotated[
         Path | None,

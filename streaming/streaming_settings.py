@@ -93,14 +93,13 @@ class StreamingSettings:
     checkpoint_directory: Path
     checkpoint_uri: Annotated[
         str,
-        "Hadoop file-system URI such as hdfs://NAME/PATH for the checkpoint, needed if executors on other "
-        "machines do not share run.directory",
+        "Hadoop file-system URI for the checkpoint, needed if executors on other machines do not share run.directory",
     ] = ""
     # Prefix of all topic names.
     namespace: str = DEFAULT_NAMESPACE
     window_ms: Annotated[
         int,
-        "length of a window of event time, a multiple of 1000; there is one decision per window",
+        "length of a window of event time, a multiple of 1000",
     ] = 5_000
     grace_ms: Annotated[int, "how long a window waits for late rows while the job keeps up"] = 2_000
     catch_up_grace_ms: Annotated[
@@ -120,8 +119,7 @@ class StreamingSettings:
     records_per_broker_max: Annotated[int, "the same for each broker of the inventory, if that is more"] = 120
     shards: Annotated[
         int,
-        "parts into which the state is split by broker, at most as many as the executors have cores; 0 "
-        "chooses by the number of brokers",
+        "parts into which the state is split by broker; 0 chooses by the number of brokers",
     ] = 0
     # Tasks that read telemetry at once, if that is more than shards.
     read_partitions_min: int = 0

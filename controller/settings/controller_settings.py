@@ -169,13 +169,13 @@ class ControllerSettings:
     redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     planner: Annotated[
         str,
-        "one planner, or several joined by +, which decide in turn on one plan (`regraft list planners`)",
+        "one planner, or several joined by + (`regraft list planners`)",
     ] = "swap_links_cost+relocate_publishers_joint+place_clients_cost+escape_overlay_cost"
     # Of the planner's random choices.
     seed: int = 1
     shadow_planners: Annotated[
         tuple[str, ...],
-        "planners for comparison, which change only simulated overlays; each takes its time once per window",
+        "planners for comparison, which change only simulated overlays",
     ] = ()
     horizon_lifetimes: Annotated[float, "look-back of a decision, in mean lifetimes of a subscription"] = 4.0
     # How many lifetimes a decision looks back first; further only if it finds nothing to change there, and then what it
@@ -223,8 +223,8 @@ class ControllerSettings:
     stop_ms_max: int = 15_000
     session_ms: Annotated[
         int,
-        "after this time without a sign of life from the leader, another controller takes over. Kafka allows "
-        "no less than 6 s unless its group.min.session.timeout.ms is set",
+        "after this time without a sign of life from the leader, another controller takes over; Kafka's "
+        "group.min.session.timeout.ms is the minimum",
     ] = 6_000
     instance: Annotated[str, "name of this controller among several; empty for host and process id"] = ""
     # Interval of the loop's steps. Default 100 ms, small against any window.

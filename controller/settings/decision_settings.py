@@ -32,8 +32,8 @@ class DecisionSettings:
     tabu_lifetimes: float = 2.0
     noise_factor: Annotated[
         float,
-        "how many standard deviations savings must exceed chance; at 2 a worthless plan passes in at most "
-        "one decision in 44; 0 turns the test off",
+        "by how many standard deviations savings must exceed chance; at 2 one worthless decision in 44 may "
+        "pass; 0 turns the test off",
     ] = 2.0
     # noise_factor for each change of a plan alone, as if it had not been selected for its gain. 1: with 2, clearly
     # worthwhile changes had to wait for more windows (docs/decisions.md).

@@ -19,8 +19,7 @@ class MemberSettings:
     ] = 10_000
     deaths_share_max: Annotated[
         float,
-        "if more than this share of the brokers falls silent or restarts at once, none is declared dead: "
-        "more likely monitoring has failed",
+        "if more than this share of the brokers falls silent or restarts at once, none is declared dead",
     ] = 0.5
     # How long a broker that died stays out at least, doubled with each death within the last hour: a window of the
     # default length. `regraft members readmit` ends it.

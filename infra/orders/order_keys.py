@@ -56,8 +56,8 @@ class OrderSettings:
 
     trusted_keys_file: Annotated[
         Path | None,
-        "public keys whose orders are followed, in lines printed by `regraft keys create`; none for "
-        "order-keys/trusted.toml in the run directory, which `regraft run` creates",
+        "public keys whose orders are followed; none for order-keys/trusted.toml in the run directory, which "
+        "`regraft run` creates",
     ] = None
     key_file: Annotated[
         Path | None,

@@ -53,8 +53,8 @@ class AlertSettings:
     ] = ()
     quiet_hours: Annotated[
         str | None,
-        "hours in which alerts below critical are held back, such as 22:00-07:00 Europe/Berlin; append below "
-        "warning to hold back only those",
+        "hours in which alerts below critical are held back, such as 22:00-07:00 Europe/Berlin, or "
+        "22:00-07:00 Europe/Berlin below warning",
     ] = None
     # Timeout for connecting to a target, and again for its answer: a webhook that takes longer is retried, and one dead
     # target must not hold up the others.
@@ -70,8 +70,7 @@ class AlertSettings:
     queue_max: int = 100
     resend_uncertain: Annotated[
         bool,
-        "resend a message that was being sent when the stage was killed: nothing is missed, but receivers "
-        "must recognise its Idempotency-Key",
+        "resend a message that was being sent when the stage was killed; receivers must recognise its Idempotency-Key",
     ] = False
     # How far back the stage reads windows that closed while it was down. Default 1 hour: older ones are not news, and
     # reading all of them would take long.

@@ -50,7 +50,7 @@ class DashboardSettings:
     secret_file: Annotated[Path | None, "file with the key that signs tokens, instead of secret"] = None
     login_to_read: Annotated[
         bool,
-        "reading needs a token, too; otherwise anyone who can reach the page may read it. Metrics and health stay open",
+        "reading needs a token, too, except of metrics and health; false lets anyone who can reach the page read it",
     ] = False
     # The longest lifetime of a token: one login per day. Longer ones would outlive who holds them; a shorter one is
     # asked for with the token.

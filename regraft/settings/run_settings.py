@@ -76,8 +76,7 @@ class RunSettings:
     ] = 1.0
     clock_origin_ms: Annotated[
         int,
-        "wall time in ms since 1970 at which a clock with a different speed starts, the same for all "
-        "processes; 0 for none",
+        "wall time in ms since 1970 at which such a clock starts, the same for all processes; 0 for none",
     ] = 0
     patience: Annotated[
         float,
@@ -90,8 +89,7 @@ class RunSettings:
     ] = LOOPBACK
     sample_share: Annotated[
         float,
-        "share of notifications that brokers report in full, 1, 0.5, 0.25 and so on, the same at all of "
-        "them; below 1, costs are estimates",
+        "share of notifications that all brokers report in full, 1, 0.5, 0.25 and so on; below 1, costs are estimates",
     ] = 1.0
 
     @property

@@ -53,8 +53,7 @@ class RedisSettings:
 
     url: Annotated[
         str | None,
-        "redis://host:port/database, rediss:// for TLS, or unix://path; none for no live view. Credentials "
-        "are safer in redis.security",
+        "redis://host:port/database, rediss:// for TLS, or unix://path; none for no live view",
     ] = field(default=None, repr=False)
     security: Annotated[RedisSecurity, "TLS and the ACL user"] = field(default_factory=RedisSecurity)
 

@@ -22,7 +22,7 @@ class AmqpSettings(ConnectorSettings):
 
     filters: Annotated[
         tuple[str, ...],
-        "binding keys that the node always requests, for brokers that do not report what clients want",
+        "binding keys that the node always requests",
     ] = ()
     exchange: Annotated[str, "the topic exchange that takes part"] = "amq.topic"
     durable_session: Annotated[

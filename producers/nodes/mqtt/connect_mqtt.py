@@ -22,8 +22,7 @@ class MqttSettings(ConnectorSettings):
 
     filters: Annotated[
         tuple[str, ...],
-        "topics, with + and #, that the node always requests: for brokers that do not report what clients "
-        "want, and for retained messages that every broker should have",
+        "topics, with + and #, that the node always requests, whether clients want them or not",
     ] = ()
     log_file: Annotated[
         Path | None,

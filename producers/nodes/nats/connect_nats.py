@@ -29,13 +29,12 @@ class NatsSettings(ConnectorSettings):
     ] = None
     durable_stream: Annotated[
         str | None,
-        "JetStream stream whose messages are forwarded from there and acknowledged once neighbours have "
-        "them; only at the leaf port",
+        "JetStream stream from which messages are forwarded, acknowledged once neighbours have them; only at "
+        "the leaf port",
     ] = None
     local_streams: Annotated[
         tuple[str, ...],
-        "JetStream streams, * for all, that store only what is published next to this node; others store "
-        "what is published anywhere",
+        "JetStream streams, * for all, that store only what is published next to this node",
     ] = ()
 
     def errors(self) -> list[str]:
