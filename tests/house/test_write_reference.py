@@ -16,7 +16,6 @@ from regraft.settings.settings_model import SettingsModel
 from tests.house.write_reference import EVENTS, EXAMPLES, PAGES, ROOT, VARIABLES, VERDICTS
 
 OFFLINE = (
-    "regraft list planners",
     "regraft recording tests/regraft/recordings/small.avro",
     "regraft alerts rules regraft/alerts/default_rules.toml tests/regraft/recordings/small.avro",
 )
