@@ -37,22 +37,20 @@ def _run_blocks(page: str, count: int) -> dict[str, object]:
 
 
 def test_the_tutorial_runs(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Costs, the planner's proposal, what the connector passes on and what is recorded match the page.
+    """Costs, the planner's proposal and what the connector passes on match the page.
 
     The connector has all that a node asks of one.
     """
-    names: dict[str, Any] = _run_blocks("tutorial.md", 6)
+    names: dict[str, Any] = _run_blocks("tutorial.md", 5)
     connector_parts = {*Connector.__annotations__, *(name for name in vars(Connector) if not name.startswith("_"))}
     assert {name for name in connector_parts if not hasattr(names["BusConnector"](names["Bus"]()), name)} == set()
     spec: ConnectorSpec[Any] = names["SPEC"]
     context = ConnectorContext(url="bus://h:1", broker="b01", overlay="regraft", state_file=recorded)
     assert isinstance(spec.connect(context, spec.settings()), names["BusConnector"])
-    row, direct, proposal, *connector, read = capsys.readouterr().out.splitlines()
+    row, direct, proposal, *connector = capsys.readouterr().out.splitlines()
     assert (float(row), float(direct)) == (700.0, 500.0)
     assert proposal == "(('b00', 'b01'),) (('b00', 'b02'),) 200.0"
     assert connector == ["quotes.ibm True", "b'7.25'", "[b'81.5']"]
-    assert int(read.split()[0]) > 50
-    assert int(read.split()[-1].strip(")]")) > 1_000
 
 
 def test_a_recording_becomes_a_table(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
