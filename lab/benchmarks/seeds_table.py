@@ -1,4 +1,4 @@
-"""Make a table of seeds, as in docs/results.md: ``python -m lab.benchmarks.seeds_table out/seed-*/summary.json``.
+"""Make a table of demos, one row for each seed: ``python -m lab.benchmarks.seeds_table out/seed-*/summary.json``.
 
 Figures come from the files alone.
 """
