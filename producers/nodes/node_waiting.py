@@ -8,10 +8,11 @@ from collections.abc import Callable
 import structlog
 
 from regraft.schemas.status_file import StatusFile
+from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
-AGAIN_S, SECOND_MS = 2.0, 1_000
+AGAIN_S = 2.0
 ADMITTED = (
     "the members to include this node: an operator admits it (`regraft members add {broker}`), or a controller with "
     "controller.members.admit_announced"
