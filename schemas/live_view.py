@@ -82,7 +82,11 @@ class ShownLink(Struct, frozen=True):
 
 
 class ShownBroker(Struct, frozen=True):
-    """The load of a broker, and the number of publishers whose latest notifications were published there."""
+    """The load of a broker, and the number of publishers whose latest notifications were published there.
+
+    ``subscribers`` without topics are registered there, None if that is unknown. ``movable`` of them may be moved by
+    plans; None if clients do not stay by the inventory, or if it is unknown.
+    """
 
     broker: str
     notifications_per_s: float
@@ -91,6 +95,8 @@ class ShownBroker(Struct, frozen=True):
     queue_length_max: int
     congestion: float
     publishers: int
+    subscribers: int | None = None
+    movable: int | None = None
 
 
 class ShownNetwork(Struct, frozen=True):

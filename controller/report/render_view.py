@@ -53,7 +53,7 @@ def render_view(
         limits=_limits(settings),
         configuration=shown_configuration(log.present),
         window=None if newest is None else shown_window(newest),
-        network=None if newest is None else shown_network(newest),
+        network=None if newest is None else shown_network(newest, clients_stay=state.fleet.inventory.clients_stay),
         cost=tuple(state.cost_points),
         plans=tuple(shown_plan(plan) for plan in plans[-PLANS_MAX:]),
         orders=orders,

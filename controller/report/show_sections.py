@@ -138,16 +138,17 @@ def shown_window(window: ClosedWindow) -> ShownWindow:
     )
 
 
-def shown_network(window: ClosedWindow) -> ShownNetwork:
+def shown_network(window: ClosedWindow, *, clients_stay: bool) -> ShownNetwork:
     """Return what each link and each broker carried in a window, and where it was congested.
 
     The two directions of a link, as reported by the brokers at its ends, are added up; queue and congestion are the
-    larger ones.
+    larger ones. If ``clients_stay``, the register says which subscribers may move nevertheless.
     """
     rtts_ms = {tuple(sorted((rtt.broker, rtt.peer))): rtt.rtt_ms_last for rtt in window.rtts}
     ends: dict[tuple[str, str], list[QueueState]] = {}
     brokers: dict[str, ShownBroker] = {}
-    published = Counter(window.homes.values())
+    published, subscribed = Counter(window.homes.values()), window.subscribers_at
+    movable = Counter(window.movable.values()) if clients_stay and subscribed is not None else None
     for queue in window.queues:
         if queue.peer:
             a, b = sorted((queue.broker, queue.peer))
@@ -161,6 +162,8 @@ def shown_network(window: ClosedWindow) -> ShownNetwork:
             queue.queue_length_max,
             queue.congestion,
             published[queue.broker],
+            None if subscribed is None else subscribed.get(queue.broker, 0),
+            None if movable is None else movable[queue.broker],
         )
     links = tuple(_shown_link(pair, ends[pair], rtts_ms.get(pair)) for pair in sorted(ends))
     return ShownNetwork(window.end_ms, links, tuple(brokers[name] for name in sorted(brokers)))

@@ -82,6 +82,7 @@ class Outcome(msgspec.Struct, frozen=True):
     decisions that raised. ``deliveries`` is None in an open loop, which has no transitions. ``is_settled`` is False if
     a plan was still in progress at the end. ``links_corrected`` counts the links whose cost at the end came from round
     trips instead of the inventory. ``changes_found_ms`` lists the start of each change of traffic that was detected.
+    ``subscribers`` is the most in any window if clients stay by the inventory, ``movable`` how many of those may move.
     """
 
     planner: str
@@ -99,6 +100,8 @@ class Outcome(msgspec.Struct, frozen=True):
     is_settled: bool = True
     links_corrected: int = 0
     changes_found_ms: tuple[int, ...] = ()
+    subscribers: int = 0
+    movable: int = 0
 
     @property
     def is_yardstick(self) -> bool:

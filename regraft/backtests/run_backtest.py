@@ -353,8 +353,13 @@ def _bound_notes(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _condition_notes(recorded: Outcome) -> list[str]:
-    """Return notes that apply to all planners: links priced by round trips, and when traffic changed."""
+    """Return notes that apply to all planners: clients that stay, measured costs of links, changes of traffic."""
     notes = []
+    if recorded.subscribers:
+        notes.append(
+            f"Clients stay by the inventory: an agent could have moved {recorded.movable} of {recorded.subscribers} "
+            "subscribers, in a live run; in the open loop planners move none."
+        )
     if recorded.links_corrected:
         notes.append(
             f"{recorded.links_corrected} links cost what recorded round trips say, as they do for the controller; the "

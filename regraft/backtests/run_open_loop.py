@@ -165,6 +165,7 @@ def run_open_loop(task: OpenLoopTask, report_work: ReportWork) -> Outcome:
 def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, report_work: ReportWork) -> Outcome:
     """Return the cost of each window on its overlay (NaN if no recorded plan describes it) and on the bootstrap."""
     points: list[CostPoint] = []
+    subscribers = 0, 0
     incomplete = unknown = 0
     begin_ms = end_ms = None
     kind, stride = feed.kind, -(-task.work_count // BOUNDED_WINDOWS_MAX)
@@ -174,6 +175,8 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         overlay = feed.plan_log.configuration_of(window.epoch_max)
         incomplete += not window.is_complete
         unknown += overlay is None
+        if inventory.clients_stay:
+            subscribers = max(subscribers, (sum((window.subscribers_at or {}).values()), len(window.movable)))
         if window.is_complete and kind.can_be_costed(window):
             cost = math.nan if overlay is None else _cost_per_s(feed, overlay, window)
             least_per_s = None if place % stride else feed.least_cost_per_s(window)
@@ -191,6 +194,8 @@ def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory,
         windows_unknown=unknown,
         links_corrected=len(feed.fleet.measured),
         changes_found_ms=tuple(feed.changes_found_ms),
+        subscribers=subscribers[0],
+        movable=subscribers[1],
     )
 
 

@@ -86,28 +86,43 @@ def list_members(
 ) -> None:
     """List the brokers: state, time and reason of its last change, recent deaths, earliest return, requests to join.
 
-    Without an inventory on this machine, only brokers with a record in Kafka are listed.
+    Where clients stay, the list also shows how many of a broker's subscribers may move, if the live view or the
+    controller's status file can be read here. Without an inventory on this machine, only brokers with a record in Kafka
+    are listed.
 
     Examples: `regraft members list`; `regraft members list --watch`; `regraft members list --state dead --json`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
 
     def show(members_of: dict[str, Member]) -> None:
-        _show_members(members_of, [] if state else read_announced(settings, members_of), state, as_json=as_json)
+        announced = [] if state else read_announced(settings, members_of)
+        _show_members(members_of, announced, state, {} if as_json else _movable_text(settings), as_json=as_json)
 
     show_watched(lambda: _known(settings), show, watch=watch)
 
 
 def _show_members(
-    members_of: dict[str, Member], announced: list[Announcement], state: MemberState | None, *, as_json: bool
+    members_of: dict[str, Member],
+    announced: list[Announcement],
+    state: MemberState | None,
+    movable: dict[str, str],
+    *,
+    as_json: bool,
 ) -> None:
     members = [member for member in members_of.values() if state in (None, member.state)]
     if as_json:
         asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
         typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in members), *asking], indent=2))
         return
-    rows = [*(member_row(member) for member in members), *(announced_row(one, members_of) for one in announced)]
-    print_table(("broker", "state", "since", "why"), rows, wraps=["why"], drops=["since"])
+    rows: list[tuple[str, ...]] = [
+        *(member_row(member) for member in members),
+        *(announced_row(one, members_of) for one in announced),
+    ]
+    heads = ["broker", "state", "since", "why"]
+    if movable:
+        heads.insert(2, "may move")
+        rows = [(*row[:2], movable.get(row[0], ""), *row[2:]) for row in rows]
+    print_table(heads, rows, wraps=["why"], drops=["since"])
     counts = ", ".join(
         f"{count} {one.value.replace('_', ' ')}"
         for one in MemberState
@@ -244,6 +259,16 @@ def readmit(
     """
     settings = settings_of(assignments, settings_file, bootstrap)
     _order(settings, _known(settings), OrderKind.READMIT, brokers, reason, by, "{} may rejoin.")
+
+
+def _movable_text(settings: Settings) -> dict[str, str]:
+    """Return by broker how many of its subscribers may move, by the controller's live view; empty if unknown."""
+    from regraft.stages.judge_status import subscribers_of
+    from regraft.stages.read_status import find_status
+
+    view = find_status(settings).view
+    counts = {} if view is None else subscribers_of(view)
+    return {broker: f"{movable} of {count}" for broker, (count, movable) in counts.items()}
 
 
 def _known(settings: Settings) -> dict[str, Member]:

@@ -77,7 +77,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
             lines.append(_bound_text(cost["bounded"], judged["time_ms"]))
     if judged["decision"] is not None:
         lines.append(decision_line(judged["decision"]))
-    lines += money_lines(judged)
+    lines += money_lines(judged) + subscriber_lines(judged["subscribers"])
     lines += member_lines(judged["members"] or {})
     lines += [_plan_text(plan) for plan in judged["plans_last"]]
     lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
@@ -108,6 +108,16 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
         named = name_some(closable, MEMBERS_SHOWN)
         lines.append(f"idle (no clients), can be removed: {named} (`regraft members drain`)")
     return lines
+
+
+def subscriber_lines(subscribers: dict[str, list[int]]) -> list[str]:
+    """Return the line about which subscribers may move, most first; empty if none is known, or all may."""
+    total, movable = (sum(counts[place] for counts in subscribers.values()) for place in (0, 1))
+    if not total:
+        return []
+    by_broker = sorted(subscribers.items(), key=lambda one: (-one[1][1], -one[1][0], one[0]))
+    named = name_some([f"{broker} {may} of {count}" for broker, (count, may) in by_broker if count], MEMBERS_SHOWN)
+    return [f"subscribers that may move: {movable} of {total} ({named})"]
 
 
 def member_lines(fleet: dict[str, Any]) -> list[str]:

@@ -53,6 +53,7 @@ NOTHING_SHOWN: dict[str, Any] = {
     "cost": None,
     "bill": None,
     "closable": [],
+    "subscribers": {},
     "epoch": None,
     "decision": None,
     "plan_running": "",
@@ -116,6 +117,7 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "cost": _cost(view),
         "bill": _bill(view),
         "closable": list(view.closable),
+        "subscribers": subscribers_of(view),
         "epoch": view.configuration.epoch,
         "decision": decision_of(view),
         "plan_running": view.plan_running,
@@ -125,6 +127,16 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "members": msgspec.to_builtins(view.members),
         "plans_last": [_plan(plan) for plan in view.plans[-PLANS_SHOWN:]],
         "errors": dict(view.errors),
+    }
+
+
+def subscribers_of(view: LiveView) -> dict[str, list[int]]:
+    """Return how many subscribers are at each broker and how many of them may move; empty unless clients stay."""
+    brokers = () if view.network is None else view.network.brokers
+    return {
+        one.broker: [one.subscribers, one.movable]
+        for one in brokers
+        if one.subscribers is not None and one.movable is not None
     }
 
 

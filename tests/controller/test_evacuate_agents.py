@@ -56,6 +56,31 @@ def test_those_that_may_move_leave_in_one_plan_and_no_other_follows() -> None:
     assert "3 clients move (east.c1.1 b02 -> b03, east.c1.2 b02 -> b03, east.c2.1 b02 -> b03)" in started
 
 
+def test_the_view_says_how_many_subscribers_of_each_broker_may_move() -> None:
+    """Once all that may have left a broker, one that stays is still shown there."""
+    overlay = evacuating(dry_run=True)
+    overlay.run_windows(2)
+    assert subscribers_shown(overlay) == {"b00": (0, 0), "b01": (1, 1), "b02": (4, 3), "b03": (0, 0), "b04": (0, 0)}
+    connect(overlay, "b03", *MOVABLE)
+    overlay.run_windows(1)
+    assert subscribers_shown(overlay)["b02"] == (1, 0)
+
+
+def test_where_all_clients_may_move_the_view_counts_only_subscribers() -> None:
+    """Plans then move them without an agent."""
+    overlay = overlay_of(lambda _: [{"b02"}] * 40, inventory_of(line_of(5), {}), dry_run=True)
+    connect(overlay, "b02", "s1", may_move=False)
+    overlay.run_windows(2)
+    assert subscribers_shown(overlay)["b02"] == (1, None)
+
+
+def subscribers_shown(overlay: ScriptedOverlay) -> dict[str, tuple[int | None, int | None]]:
+    """Return how many subscribers of each broker are shown, and how many of them may move."""
+    network = overlay.ports.view.shown.network
+    assert network is not None
+    return {one.broker: (one.subscribers, one.movable) for one in network.brokers}
+
+
 def test_a_restarted_controller_verifies_such_a_plan() -> None:
     """It no longer knows where subscribers came from, only where they are."""
     overlay = evacuating(dry_run=False)

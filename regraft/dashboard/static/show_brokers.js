@@ -31,11 +31,11 @@ export function showBrokerTable(store, desk, map, pane) {
     const shown = found.slice(0, SHOWN_MAX);
     note.textContent = shown.length < found.length ? `first ${shown.length} of ${found.length}` : counted(found.length, "broker");
     showIfOther(list, [shown, desk.hindrance], () => table(
-      ["Broker", "State", "Forwards /s", "Busy", "Queue, longest", "Congestion", "Publishers", "Links", ""],
+      ["Broker", "State", "Forwards /s", "Busy", "Queue, longest", "Congestion", "Publishers", "Subscribers", "Links", ""],
       shown.map((one) => [
         button(one.name, () => map.pickBroker(one.name), { class: "link", title: "Show on the map" }),
         one.member ? memberPill(one.member) : one.isKept ? pill("maintenance", "warn", "wrench") : one.isSilent ? pill("telemetry missing", "bad", "alert") : pill("up", "quiet", null),
-        amount(one.load), share(one.busy), amount(one.queue), congestionText(one.congestion), amount(one.publishers), amount(one.degree),
+        amount(one.load), share(one.busy), amount(one.queue), congestionText(one.congestion), amount(one.publishers), subscribersText(one), amount(one.degree),
         one.member ? memberButton(desk, one.member) : desk.button(one.isKept ? "Return" : "Maintain", one.isKept ? "return" : "maintain", one.name, { class: "quiet" }),
       ])));
   }
@@ -59,7 +59,7 @@ function findBrokers(store) {
     const load = loads.get(name);
     return {
       name, member: memberToTell(members.get(name)), isKept: kept.has(name), isSilent: silent.has(name), degree: degrees.get(name) ?? 0, load: load?.notifications_per_s ?? 0, busy: load?.busy_share,
-      queue: load?.queue_length_max, congestion: load?.congestion ?? 0, publishers: load?.publishers ?? 0,
+      queue: load?.queue_length_max, congestion: load?.congestion ?? 0, publishers: load?.publishers ?? 0, subscribers: load?.subscribers, movable: load?.movable,
     };
   });
 }
@@ -67,6 +67,12 @@ function findBrokers(store) {
 function congestionText(congestion) {
   const level = congestionClass(congestion);
   return [element("i", { class: `dot level-${level}` }), ` ${amount(congestion)} ${CONGESTION_CLASSES[level].name}`, level === 3 ? icon("alert") : null].filter(Boolean);
+}
+
+// Which subscribers stay is known only where clients stay unless an agent takes them along.
+export function subscribersText({ subscribers, movable }) {
+  const mayMove = movable === null || movable === undefined ? "" : `, ${movable} may move`;
+  return subscribers === null || subscribers === undefined ? "" : `${subscribers}${mayMove}`;
 }
 
 // A member that simply serves is shown as any broker.

@@ -3,6 +3,7 @@
 import { button, definitionList, element, icon, pill, showIfOther } from "./build_elements.js";
 import { amount, clockTime, idMoveText, milliseconds, readable, share, shortList } from "./format_values.js";
 import { changesText, isMembership, phaseSteps } from "./show_headline.js";
+import { subscribersText } from "./show_brokers.js";
 import { phasePill } from "./show_plans.js";
 import { congestionClass, CONGESTION_CLASSES } from "./style_map.js";
 
@@ -127,6 +128,7 @@ function brokerContent(store, name) {
       ["Queue", load ? `${amount(load.queue_length_last)} now, ${amount(load.queue_length_max)} at most` : null],
       ["Congestion", load ? amount(load.congestion) : null],
       ["Publishers", load ? String(load.publishers) : null],
+      ["Subscribers", load ? subscribersText(load) || null : null],
       ["Ring ID", ringId === undefined ? null : String(ringId)],
       ["Links", `${links.length}: ${shortList(neighbours, NEIGHBOURS_SHOWN)}`],
       ["Maintenance", kept ? `by ${kept.by} since ${clockTime(kept.since_ms)}${kept.until_ms ? ` until ${clockTime(kept.until_ms)}` : ""}: ${kept.reason}` : null],

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,11 +23,13 @@ from regraft.backtests.run_backtest import Backtest, BacktestError, BacktestOpti
 from regraft.backtests.show_backtest import figures_document
 from regraft.cli import app
 from regraft.overlay.read_inventory import parse_inventory
+from regraft.producers.emulator import emit_telemetry
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.recordings import recording_format
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.recordings import aggregate_recording as aggregating
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
+from regraft.schemas.client import Client, Role
 from regraft.schemas.registry import schema_by_id
 from regraft.schemas.state import StateRow
 from regraft.settings.fixed_settings import with_recorded
@@ -223,6 +226,26 @@ def test_brokers_that_the_emulator_did_not_place_are_not_emulated(
     assert any("may be real brokers" in note for note in found.notes)
     forced = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5, is_emulation_forced=True), QUIET)
     assert outcome(forced, PEER, Mode.CLOSED_LOOP).deliveries is not None
+
+
+def test_where_clients_stay_a_note_says_how_many_subscribers_could_have_moved(
+    recorded: tuple[Path, VirtualLoop, Settings], tested: Backtest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of which the register says so; where all clients may move there is no such note."""
+    _, loop, settings = recorded
+
+    def client(name: str, role: Role, *facts: Any) -> Client:
+        return Client(name, role, *facts, may_move=role is Role.SUBSCRIBER and name.endswith("1"))
+
+    monkeypatch.setattr(emit_telemetry, "Client", client)
+    staying = tmp_path / "staying.avro"
+    record_virtual(settings, replace(loop.inventory, clients_stay=True), 20, staying)
+    found = run_backtest(BacktestOptions(staying, (PEER,), closed_loop_s=0), QUIET)
+    assert outcome(found, PEER).moves == 0
+    (told,) = [note for note in found.notes if "Clients stay" in note]
+    movable, subscribers = map(int, re.findall(r"[0-9]+", told))
+    assert 0 < movable < subscribers / 5
+    assert not [note for note in tested.notes if "Clients stay" in note]
 
 
 def test_a_span_without_reports_of_brokers_is_an_error(

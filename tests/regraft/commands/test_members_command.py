@@ -21,11 +21,13 @@ from regraft.run_records.read_topics import read_whole
 from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.audit import AuditEntry, AuditOutcome
 from regraft.schemas.codec import encode
+from regraft.schemas.live_view import ShownBroker, ShownNetwork, encode_view
 from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.topics import ANNOUNCEMENTS, MEMBERS, ORDERS, topic_name
 from regraft.settings.run_settings import Settings, load_settings
 from tests.overlay.small_overlays import inventory_of, line_of
+from tests.schemas.shown_views import view_of
 
 RUNNER = CliRunner()
 RECORDS = [
@@ -133,6 +135,24 @@ def test_members_are_listed_with_state_and_reason(desk: Desk) -> None:
     assert "4 brokers: 2 in service, 1 leaving, 1 dead" in table
     (found,) = json.loads(invoke("list", "--state", "dead", "--json").output)
     assert (found["broker"], found["deaths_ms"], found["returns_ms"]) == ("b01", [1_000, 5_000], 15_000)
+
+
+def test_the_list_says_how_many_subscribers_may_move_if_the_live_view_does(desk: Desk, tmp_path: Path) -> None:
+    """A broker that the view does not show has an empty cell; while clients may all move, there is no such column."""
+    brokers = tuple(
+        ShownBroker(name, 3.0, 0.1, 0, 2, 0.5, 1, 12, movable) for name, movable in (("b00", 3), ("b03", 0))
+    )
+    view = view_of(network=ShownNetwork(10_000, (), brokers))
+    (tmp_path / "controller.json").write_bytes(encode_view(view))
+    lines = [line.split() for line in invoke("list").output.splitlines()]
+    assert lines[0] == ["broker", "state", "may", "move", "since", "why"]
+    assert {line[0]: line[3:6] for line in lines if line[0] in ("b00", "b03")} == {
+        "b00": ["3", "of", "12"], "b03": ["0", "of", "12"],
+    }  # fmt: skip
+    assert next(line for line in lines if line[0] == "b01")[2] == "-"
+    moving = tuple(replace(one, movable=None) for one in brokers)
+    (tmp_path / "controller.json").write_bytes(encode_view(view_of(network=ShownNetwork(10_000, (), moving))))
+    assert "may move" not in invoke("list").output
 
 
 @pytest.mark.stack

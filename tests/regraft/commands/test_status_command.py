@@ -15,7 +15,15 @@ from regraft.commands.status_command import status_lines
 from regraft.controller.ports.write_live_view import ValkeyView
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.local.valkey_server import start_valkey_service
-from regraft.schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
+from regraft.schemas.live_view import (
+    VIEW_VERSION,
+    LiveView,
+    ShownBroker,
+    ShownNetwork,
+    ShownPlan,
+    ShownWindow,
+    encode_view,
+)
 from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX
 from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase
@@ -97,6 +105,18 @@ def test_members_and_repairs_have_their_own_lines() -> None:
     asking = next(line for line in lines if line.startswith("x1 has asked to join since"))
     assert asking.endswith("`regraft members add x1`")
     assert "repair plan-5 without b08, b09: preparing, not repaired yet" in lines
+
+
+def test_where_clients_stay_one_line_says_which_may_move() -> None:
+    """Brokers with most that may move come first; without the register, or if all may move, there is no line."""
+    counts = {"b00": (40, 0), "b01": (12, 9), "b02": (8, 8), "b03": (0, 0)}
+    brokers = tuple(ShownBroker(name, 3.0, 0.1, 0, 2, 0.5, 1, *both) for name, both in counts.items())
+    status = judged(network=ShownNetwork(10_000, (), brokers)) | {"source": "here"}
+    assert status["subscribers"]["b01"] == [12, 9]
+    assert "subscribers that may move: 17 of 60 (b01 9 of 12, b02 8 of 8, b00 0 of 40)" in status_lines(status)
+    all_move = tuple(replace(one, movable=None) for one in brokers)
+    without = judged(network=ShownNetwork(10_000, (), all_move)) | {"source": "here"}
+    assert not [line for line in status_lines(without) if "may move" in line]
 
 
 def test_a_deciding_loop_is_healthy() -> None:
