@@ -154,6 +154,11 @@ class ClientRegister(Protocol):
         """The broker that is nearest to each client beside an agent, if it is known; empty while unknown."""
         ...
 
+    @property
+    def reaches(self) -> Mapping[str, tuple[str, ...]]:
+        """The brokers to which each client beside an agent can be taken, if they are known; empty while unknown."""
+        ...
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
         ...

@@ -5,6 +5,7 @@ Both sides read it from a broker where others may write to the same subject: wha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 from zlib import crc32
@@ -12,8 +13,10 @@ from zlib import crc32
 import msgspec
 
 from regraft.schemas.bounds import Epoch, NameOrNone, Sum
+from regraft.schemas.client import REACHED_MAX, ReachedBrokers
 
 NOTE_BYTES_MAX = 4_096
+REACHED_BYTES_MAX = 3_000  # Of a note's bytes; the rest is room for its other fields.
 MARKS_MAX = 32
 TEXT_LENGTH_MAX = 1_024
 TextOrNone = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH_MAX)]
@@ -36,7 +39,7 @@ class NoteKind(StrEnum):
     REFUSED = "refused"  # From the agent: it cannot bring the subscription to its next home.
     STAYS = "stays"  # From the agent: this client's subscriptions cannot move.
     PUBLISHES = "publishes"  # From the agent: this client publishes so much that it should be known as a publisher.
-    NEAREST = "nearest"  # From the agent: ``broker`` is the nearest to this client.
+    NEAREST = "nearest"  # From the agent: ``broker`` is the nearest to this client, which may go to ``brokers``.
     BESIDE = (
         "beside"  # From the agent of a client of MQTT: its ``identifier`` subscribes ``filter`` as ``subscription``.
     )
@@ -57,11 +60,24 @@ class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):
     marks: Annotated[tuple[Mark, ...], msgspec.Meta(max_length=MARKS_MAX)] = ()
     identifier: TextOrNone = ""
     filter: TextOrNone = ""
+    brokers: ReachedBrokers = ()
 
 
 def mark_of(subject: bytes, payload: bytes) -> int:
     """Return the mark by which agents and nodes recognise a message; equal messages have equal marks."""
     return crc32(payload, crc32(subject))
+
+
+def reported_brokers(brokers: Iterable[str]) -> tuple[str, ...]:
+    """Return the first of an agent's brokers that a note has room for."""
+    kept: list[str] = []
+    room = REACHED_BYTES_MAX
+    for broker in brokers:
+        room -= len(msgspec.json.encode(broker)) + 1
+        if room < 0 or len(kept) == REACHED_MAX:
+            break
+        kept.append(broker)
+    return tuple(kept)
 
 
 _decoder = msgspec.json.Decoder(AgentNote)

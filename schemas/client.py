@@ -1,10 +1,14 @@
 """Client: where it is connected, and what it wants or publishes (compacted topic; a tombstone when it leaves)."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from regraft.schemas.bounds import Measure, Name, NameOrNone, Number, Text, TimeMs
+
+REACHED_MAX = 64  # Brokers of an agent's list that are reported.
+ReachedBrokers = Annotated[tuple[Name, ...], Meta(max_length=REACHED_MAX)]
 
 
 class Role(StrEnum):
@@ -29,7 +33,7 @@ class Client(Struct, frozen=True):
     A subscriber has one subscription in ``predicates``. On an overlay with topics it is a user and has any number of
     sorted ``topics``, each of which is one subscription. ``may_move``: an agent beside the client can take it to
     another broker, although the inventory says that clients stay; ``nearest`` is the broker that is nearest to the
-    client, "" if that is not known.
+    client, "" if that is not known, and ``reaches`` are those to which its agent can take it, empty if not known.
     """
 
     client: Name
@@ -41,3 +45,4 @@ class Client(Struct, frozen=True):
     topics: tuple[Name, ...] = ()
     may_move: bool = False
     nearest: NameOrNone = ""
+    reaches: ReachedBrokers = ()

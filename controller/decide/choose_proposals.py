@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -32,8 +32,9 @@ from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.overlay_configuration import LinkError, OverlayConfiguration
 from regraft.schemas.agent_names import client_of
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict
-from regraft.schemas.texts import figure
+from regraft.schemas.texts import figure, name_some
 
+REACHED_NAMED_MAX = 5
 REFUSED_KEPT_MAX = 32  # Refused proposals stored with a plan, so that people can inspect them.
 REFUSED_MOVES_KEPT_MAX = 24  # Moves kept of each: on a ring one may have hundreds, and a plan is stored at every phase.
 
@@ -296,7 +297,7 @@ def _judge_size(
     limit, clients = situation.kind.moves_max(settings), situation.state.configuration.CLIENTS
     if proposal.moves and situation.kind.inventory.clients_stay:
         limit, clients = settings.users_per_plan_max, "subscribers"
-        against = judge_staying(proposal.moves, situation.state.newest.movable)
+        against = judge_staying(proposal.moves, situation.state.newest.movable, situation.state.newest.reaches)
         if against is not None:
             return against
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
@@ -334,14 +335,23 @@ def _refused(proposal: Proposal, verdict: Verdict, reason: str) -> Proposal:
     return msgspec.structs.replace(proposal, verdict=verdict, verdict_reason=reason)
 
 
-def judge_staying(moves: Sequence[ClientMove], movable: Mapping[str, str]) -> tuple[Verdict, str] | None:
+def judge_staying(
+    moves: Sequence[ClientMove], movable: Mapping[str, str], reaches: Mapping[str, Collection[str]]
+) -> tuple[Verdict, str] | None:
     """Return why these clients may not move although some do: one stays, or would be in two places; or None.
 
-    ``movable`` maps the subscribers that may move to their homes.
+    ``movable`` maps the subscribers that may move to their homes, ``reaches`` their clients to the brokers to which
+    agents can take them, if these are known.
     """
     if any(move.client not in movable for move in moves):
         reason = "clients of these brokers stay where they connect: choose a planner that exchanges links"
         return Verdict.CLIENTS_STAY, reason
+    for move in moves:
+        reached = reaches.get(client_of(move.client))
+        if reached and move.home_to not in reached:
+            names = name_some(list(reached), REACHED_NAMED_MAX)
+            text = f"the agent of {client_of(move.client)} cannot take it to {move.home_to}: it reaches only {names}"
+            return Verdict.CLIENTS_STAY, text
     return judge_together(moves, movable)
 
 

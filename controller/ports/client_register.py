@@ -91,6 +91,11 @@ class KafkaClientRegister:
         """The broker that is nearest to each client beside an agent, if it is known; empty while unknown."""
         return {} if self.error else self._clients.nearest
 
+    @property
+    def reaches(self) -> Mapping[str, tuple[str, ...]]:
+        """The brokers to which each client beside an agent can be taken, if they are known; empty while unknown."""
+        return {} if self.error else self._clients.reaches
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
         return () if self.error else self._clients.came_from(home_from, home_to)

@@ -192,6 +192,11 @@ class MemoryClients:
         """The broker that is nearest to each client beside an agent, if it is known; of connected ones it is not."""
         return self.registered.nearest
 
+    @property
+    def reaches(self) -> Mapping[str, tuple[str, ...]]:
+        """The brokers to which each client beside an agent can be taken; of connected ones they are not known."""
+        return self.registered.reaches
+
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before."""
         if self.connected is None:

@@ -37,7 +37,8 @@ class ClosedWindow:
     recently, and of single ones that brokers report separately; ``single`` names the latter, with the part that each
     forms: subscribers, and clients beside agents. ``movable`` names the subscribers without topics that may move
     although the inventory says that clients stay, with their homes as of ``subscribers_at``, ``nearest`` the brokers
-    that are nearest to their clients, if these are known; old windows lack both.
+    that are nearest to their clients, ``reaches`` those to which their agents can take them, if these are known; old
+    windows lack all three.
     """
 
     start_ms: int
@@ -65,6 +66,7 @@ class ClosedWindow:
     single: Mapping[str, PartKey] = field(default_factory=dict)
     movable: Mapping[str, str] = field(default_factory=dict)
     nearest: Mapping[str, str] = field(default_factory=dict)
+    reaches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _placed: LastResult[dict[str, str], DeliverySets] = field(default_factory=LastResult, init=False, repr=False)
     _users_placed: LastResult[dict[str, str], UserInterests] = field(default_factory=LastResult, init=False, repr=False)
     _restricted: LastResult[tuple[str, ...], ClosedWindow] = field(default_factory=LastResult, init=False, repr=False)
@@ -194,7 +196,7 @@ class ClosedWindow:
 
     def without_movable(self) -> ClosedWindow:
         """Return the window without the subscribers that may move: of many windows they would take much memory."""
-        return replace(self, movable={}, nearest={}) if self.movable else self
+        return replace(self, movable={}, nearest={}, reaches={}) if self.movable else self
 
     @property
     def slowest_queue(self) -> QueueState | None:

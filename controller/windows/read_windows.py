@@ -271,8 +271,14 @@ class WindowReader:
             return window
         clients = self._ports.clients
         single = clients.named(window.parts.received)
-        movable, nearest = clients.movable, clients.nearest
-        return replace(window, subscribers_at=dict(counts), single=single, movable=movable, nearest=nearest)
+        return replace(
+            window,
+            subscribers_at=dict(counts),
+            single=single,
+            movable=clients.movable,
+            nearest=clients.nearest,
+            reaches=clients.reaches,
+        )
 
     def _keep(self, window: ClosedWindow) -> None:
         self.complete.append(window)

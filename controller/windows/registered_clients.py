@@ -22,6 +22,7 @@ from regraft.schemas.part_blocks import number_of_subscriber
 DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows still open.
 TOPIC_ATTRIBUTE, TOPIC_OPERATOR = "topic", "eq"  # A publisher's topic is its predicate "topic eq T".
 ITEM_BYTES = array("i").itemsize
+LISTS_MAX = 1_000  # Different lists of brokers that share memory.
 TOPICS_SPARE_MIN = 1_000  # Names of unwanted topics kept before all are renumbered.
 
 
@@ -51,8 +52,11 @@ class RegisteredClients:
         self._homes_before: dict[str, str] = {}  # Those that have moved, with their previous home.
         self._movable: dict[str, str] = {}  # Those that may move, with their homes.
         self._nearest: dict[str, str] = {}  # Clients beside agents -> the broker that is nearest, if it is known.
-        self._movable_copy: Mapping[str, str] | None = None  # Both are valid until one comes, moves or leaves.
+        self._reaches: dict[str, tuple[str, ...]] = {}  # The same -> the brokers to which their agents can take them.
+        self._lists: dict[tuple[str, ...], tuple[str, ...]] = {}  # Most clients of an agent share one.
+        self._movable_copy: Mapping[str, str] | None = None  # All are valid until one comes, moves or leaves.
         self._nearest_copy: Mapping[str, str] | None = None
+        self._reaches_copy: Mapping[str, tuple[str, ...]] | None = None
         self.subscribers_at: Counter[str] = Counter()
         self._publishers: dict[str, str] = {}
         self._departed: dict[str, str] = {}
@@ -98,7 +102,7 @@ class RegisteredClients:
             self._set_user(name, None)
             if client.role is Role.SUBSCRIBER:
                 self._set_subscriber(name, client.home, may_move=client.may_move)
-                self._set_nearest(name, client.nearest)
+                self._set_places(name, client)
                 if home_before not in (None, client.home):
                     self._homes_before[name] = home_before
 
@@ -108,8 +112,11 @@ class RegisteredClients:
         home = self._subscribers.get(name, "")
         self._set_subscriber(name, None)
         client = client_beside(name)
-        if client and not self._in_part[home, number_of_subscriber(client)] and self._nearest.pop(client, ""):
-            self._nearest_copy = None
+        if client and not self._in_part[home, number_of_subscriber(client)]:
+            if self._nearest.pop(client, ""):
+                self._nearest_copy = None
+            if self._reaches.pop(client, ()):
+                self._reaches_copy = None
         self._homes_before.pop(name, None)
         self._set_user(name, None)
         if topic is not None:
@@ -131,6 +138,13 @@ class RegisteredClients:
         if self._nearest_copy is None:
             self._nearest_copy = MappingProxyType(dict(self._nearest))
         return self._nearest_copy
+
+    @property
+    def reaches(self) -> Mapping[str, tuple[str, ...]]:
+        """The brokers to which each client beside an agent can be taken, if they are known; the same value likewise."""
+        if self._reaches_copy is None:
+            self._reaches_copy = MappingProxyType(dict(self._reaches))
+        return self._reaches_copy
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before, sorted."""
@@ -200,10 +214,14 @@ class RegisteredClients:
             self._join_part(home, client_of(name) if may_move else name)
             self.subscribers_at[home] += 1
 
-    def _set_nearest(self, name: str, nearest: str) -> None:
-        client = client_beside(name)
+    def _set_places(self, name: str, record: Client) -> None:
+        client, nearest, reaches = client_beside(name), record.nearest, record.reaches
         if client and nearest and self._nearest.get(client) != nearest:
             self._nearest[client], self._nearest_copy = nearest, None
+        if client and reaches and self._reaches.get(client) != reaches:
+            if len(self._lists) >= LISTS_MAX:
+                self._lists.clear()
+            self._reaches[client], self._reaches_copy = self._lists.setdefault(reaches, reaches), None
 
     def _join_part(self, home: str, name: str) -> None:
         key = home, number_of_subscriber(name)

@@ -59,7 +59,7 @@ class Agent:
 
     def _note_nearest(self) -> None:
         for session in self._sessions:
-            session.homes.note_nearest(self.near.nearest)
+            session.homes.note_near(self.near.nearest, self.near.reached)
 
     def _begin(self) -> asyncio.Protocol:
         if len(self._sessions) >= CLIENTS_MAX:
@@ -72,7 +72,7 @@ class Agent:
         )  # fmt: skip
         session.present = self._sessions
         self._sessions.add(session)
-        session.homes.note_nearest(self.near.nearest)
+        session.homes.note_near(self.near.nearest, self.near.reached)
         return session
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Generic
+from typing import Generic, cast
 
 import structlog
 
@@ -30,7 +30,8 @@ class ClientHomes(Generic[AnUpstream]):
         self.brokers, self.home, self.subscribing = dict(brokers), home, home
         self.upstreams: dict[str, AnUpstream] = {}
         self._session = session
-        self._nearest, self._said = "", ("", "")  # The second: the home whose node knows the nearest broker, and it.
+        self._nearest, self._reached = "", cast(tuple[str, ...], ())
+        self._said = ("", self._nearest, self._reached)  # The home whose node knows both, and what it knows.
         self._lost: set[str] = set()  # Brokers whose subscriptions have yet to restart.
 
     def begin(self, broker: str, upstream: AnUpstream) -> None:
@@ -38,20 +39,23 @@ class ClientHomes(Generic[AnUpstream]):
         self.home = self.subscribing = broker
         self.upstreams[broker] = upstream
 
-    def note_nearest(self, broker: str) -> None:
-        """Note the broker that is nearest to the client, "" if it is not known; the node at its home learns of it.
+    def note_near(self, nearest: str, reached: tuple[str, ...]) -> None:
+        """Note the broker that is nearest to the client and those that it can be taken to, as far as they are known.
 
-        While the client is elsewhere, this is repeated: a node may have been restarted.
+        The node at its home learns of them. While the client is not at the nearest one, this is repeated: a node may
+        have been restarted.
         """
-        is_repeated, self._nearest = broker == self._nearest, broker
-        self._say_nearest(is_repeated=is_repeated)
+        is_repeated = (nearest, reached) == (self._nearest, self._reached)
+        self._nearest, self._reached = nearest, reached
+        self._say_near(is_repeated=is_repeated)
 
-    def _say_nearest(self, *, is_repeated: bool = False) -> None:
-        client, said = self._session.client, (self.home, self._nearest)
+    def _say_near(self, *, is_repeated: bool = False) -> None:
+        client, said = self._session.client, (self.home, self._nearest, self._reached)
         is_new = said != self._said or (is_repeated and self._nearest != self.home)
-        if is_new and self._nearest and client.subscriptions and not client.stays_because:
+        if is_new and self._reached and client.subscriptions and not client.stays_because:
             self._said = said
-            self._session.write_note(self.home, AgentNote(NoteKind.NEAREST, broker=self._nearest))
+            note = AgentNote(NoteKind.NEAREST, broker=self._nearest, brokers=self._reached)
+            self._session.write_note(self.home, note)
 
     def in_turn(self) -> list[str]:
         """Return all brokers in the order in which they are tried: the client's home first."""
@@ -83,7 +87,7 @@ class ClientHomes(Generic[AnUpstream]):
         upstream = self.upstreams.get(subscription.home)
         if upstream is not None:
             self._session.subscribe(upstream, subscription)
-            self._say_nearest()
+            self._say_near()
 
     def leave_unused(self) -> None:
         """Close connections to brokers that are nobody's home; publish where subscriptions have moved."""
@@ -95,7 +99,7 @@ class ClientHomes(Generic[AnUpstream]):
         for broker in [name for name in self.upstreams if name not in used]:
             self.upstreams.pop(broker).close()
             session.publishing.lose(broker)
-        self._say_nearest()
+        self._say_near()
 
     def lose(self, upstream: AnUpstream, reason: str) -> None:
         """Note that a broker is gone: its subscriptions restart elsewhere, in new stays."""

@@ -1,6 +1,6 @@
 """Which broker is nearest to an agent, and so to its clients: how long each takes to accept a new connection.
 
-In: addresses. Out: the nearest broker, once it is known and whenever it changes.
+In: addresses. Out: the nearest broker, once it is known and whenever it changes, and which can be reached at all.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from regraft.producers.agents.broker_address import BrokerAddress
+from regraft.schemas.agent_note import reported_brokers
 
 EVERY_S = 15.0
 ANSWER_S_MAX = 5.0
@@ -29,6 +30,19 @@ class NearestBroker:
         self._brokers, self._home = dict(brokers), home
         self._times_s: dict[str, deque[float]] = {broker: deque(maxlen=ROUNDS) for broker in brokers}
         self._turn = deque(brokers)
+        self._answered: set[str] = set()
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The brokers to which clients can be taken: without those that have never answered; empty before the first.
+
+        A single broker is not measured.
+        """
+        if len(self._brokers) > 1 and not self._answered:
+            return ()
+        return reported_brokers(
+            broker for broker in self._brokers if broker in self._answered or not self._times_s[broker]
+        )
 
     async def run(self, on_round: Callable[[], None]) -> None:
         """Measure again and again; call back after each round."""
@@ -44,6 +58,8 @@ class NearestBroker:
         times_s = await asyncio.gather(*(_answer_s(self._brokers[broker]) for broker in here))
         for broker, took_s in zip(here, times_s, strict=True):
             self._times_s[broker].append(took_s)
+            if took_s < math.inf:
+                self._answered.add(broker)
         self._choose()
 
     def _choose(self) -> None:

@@ -32,6 +32,7 @@ from regraft.schemas.command import Command
 ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
 READY_S_MAX = 8.0  # Within a plan's limit, so that it is aborted with a reason.
 REST_S = 600.0  # For this long, a client that could not be moved holds up no other plan.
+NOWHERE: tuple[str, tuple[str, ...]] = ("", ())
 STAYING_MAX = 10_000  # Clients that stay; of further ones plans may try to move some.
 
 
@@ -75,7 +76,7 @@ class AgentClients:
         self._line: NoteLine | None = None
         self._subscriptions: dict[str, _Beside] = {}
         self._clients: Counter[str] = Counter()  # How many of these each has.
-        self._nearest: dict[str, str] = {}  # Clients -> the broker that is nearest to them, if it is known.
+        self._near: dict[str, tuple[str, tuple[str, ...]]] = {}  # Clients -> their nearest broker, all they may go to.
         self._moving: dict[str, _Beside] = {}  # Those that the plan under way brings or moves away.
         self._counted = MatchIndex()  # The same, by what they match.
         self._followed: tuple[int, BrokerPhase] | None = None
@@ -134,16 +135,16 @@ class AgentClients:
             self._clients[beside.client] -= 1
             if not self._clients[beside.client]:
                 del self._clients[beside.client]
-                self._nearest.pop(beside.client, None)
+                self._near.pop(beside.client, None)
         return beside
 
     def is_here(self, client: str) -> bool:
         """Return True if a client beside an agent has a subscription here."""
         return client in self._clients
 
-    def nearest_to(self, name: str) -> str:
-        """Return the broker that is nearest to a subscription's client, "" if that is not known."""
-        return self._nearest.get(client_of(name), "") if name in self._subscriptions else ""
+    def near(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Return the broker that is nearest to a subscription's client, and all it may go to; empty if not known."""
+        return self._near.get(client_of(name), NOWHERE) if name in self._subscriptions else NOWHERE
 
     def note_named(self, client: str) -> None:
         """Let a client's agent name it in its messages: all brokers know it as a publisher."""
@@ -248,13 +249,13 @@ class AgentClients:
             case NoteKind.STAYS:
                 self._stay(client, math.inf)
             case NoteKind.NEAREST:
-                self._note_nearest(client, note.broker)
+                self._note_near(client, (note.broker, note.brokers))
             case NoteKind.PUBLISHES:
                 self.on_publishes(client)
 
-    def _note_nearest(self, client: str, nearest: str) -> None:
-        if nearest and self._nearest.get(client) != nearest:
-            self._nearest[client] = nearest
+    def _note_near(self, client: str, near: tuple[str, tuple[str, ...]]) -> None:
+        if near != self._near.get(client, NOWHERE):
+            self._near[client] = near
             self._register_again(client)
 
     def _refuse(self, name: str) -> None:

@@ -52,10 +52,10 @@ class ReportedClients:
         if role is Role.SUBSCRIBER:
             self._groups.note(client, self._broker, filter_)
         predicates = tuple(predicate_record(predicate) for predicate in filter_)
-        may_move, nearest = role is Role.SUBSCRIBER and self.agents.may_move(client), self.agents.nearest_to(client)
-        time_ms = int(self._now_ms())
+        may_move, time_ms = role is Role.SUBSCRIBER and self.agents.may_move(client), int(self._now_ms())
+        nearest, reaches = self.agents.near(client)
         self._ports.put_client(
-            Client(client, role, self._broker, predicates, 0.0, time_ms, may_move=may_move, nearest=nearest)
+            Client(client, role, self._broker, predicates, 0.0, time_ms, (), may_move, nearest, reaches)
         )
 
     def note_delivered(self, notification: CarriedNotification, subscriptions: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ enforces shape and caps but requires no gain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -60,21 +61,22 @@ def subscribers_leaving(
 ) -> list[Proposal]:
     """Return moves of all subscribers of each broker ``left`` to the open one with the cheapest link to it.
 
-    If clients stay, those that may move do so by name, at most ``subscribers_max`` in all proposals. Empty if the
-    register of clients shows no subscriber there, or no broker is open.
+    If clients stay, those that may move do so by name, each to the nearest open broker that its agent reaches, at most
+    ``subscribers_max`` in all proposals. Empty if the register of clients shows no subscriber there, or no broker is
+    open.
     """
     inventory = state.inventory
     open_homes = [broker for broker in inventory.brokers if broker not in avoided]
     if not open_homes:
         return []
-    nearest = {
-        broker: min(open_homes, key=lambda home: (inventory.cost_of_link(broker, home), home))
+    by_distance = {
+        broker: sorted(open_homes, key=lambda home: (inventory.cost_of_link(broker, home), home))
         for broker in sorted(left)
         if (state.subscribers_at or {}).get(broker) and broker in inventory.index
     }
     if inventory.clients_stay:
-        return _movable_leaving(state, nearest, subscribers_max)
-    return [_all_leaving(state, broker, near) for broker, near in nearest.items()]
+        return _movable_leaving(state, by_distance, subscribers_max)
+    return [_all_leaving(state, broker, homes[0]) for broker, homes in by_distance.items()]
 
 
 def _all_leaving(state: TreeState, broker: str, near: str) -> Proposal:
@@ -83,28 +85,53 @@ def _all_leaving(state: TreeState, broker: str, near: str) -> Proposal:
     return emptying_proposal(EVACUATION, (HomeMove(broker, near),), cost_per_s, cost_per_s, reason)
 
 
-def _movable_leaving(state: TreeState, nearest: Mapping[str, str], room: int) -> list[Proposal]:
-    """Return moves by name of whole clients, as many as there is room for, with one proposal for each broker."""
+def _movable_leaving(state: TreeState, by_distance: Mapping[str, Sequence[str]], room: int) -> list[Proposal]:
+    """Return moves by name of whole clients, as many as there is room for, with one proposal for each broker.
+
+    What the judge has to explain is also proposed: a client with more subscriptions than a plan may move, and one whose
+    agent reaches no open broker.
+    """
     proposals: list[Proposal] = []
-    counts, cost_per_s = state.subscribers_at or {}, state.tree_costs.cost_per_s
-    for broker, near in nearest.items():
+    cost_per_s = state.tree_costs.cost_per_s
+    for broker, homes in by_distance.items():
         by_client: dict[str, list[str]] = {}
         for name in sorted(name for name, home in state.newest.movable.items() if home == broker):
             by_client.setdefault(client_of(name), []).append(name)
-        names = _fitting(by_client.values(), room)
-        if not names and by_client and not proposals:
-            names = min(by_client.values(), key=len)  # More than one plan may move: the judge says so.
-        if not names:
+        if not by_client:
             continue
+        home_of = {client: home for client in by_client if (home := _nearest_reached(state, client, homes))}
+        going = [by_client[client] for client in home_of]
+        names = _fitting(going, room)
         room -= len(names)
-        moves = tuple(ClientMove(name, broker, near) for name in sorted(names))
-        later = sum(map(len, by_client.values())) - len(names)
-        reason = (
-            f"{broker} is in maintenance; of its {counts[broker]} subscribers {len(names)} move to {near}, "
-            f"the nearest broker, {later} in later plans, and {counts[broker] - len(names) - later} stay"
-        )
-        proposals.append(moving_proposal(EVACUATION, moves, cost_per_s, cost_per_s, reason))
+        if not names and going and not proposals:
+            names = min(going, key=len)
+        elif not home_of:
+            names = next(iter(by_client.values()))
+        if names:
+            moves = tuple(ClientMove(one, broker, home_of.get(client_of(one), homes[0])) for one in sorted(names))
+            reason = _leaving_text(state, moves, homes[0], sum(map(len, going)), sum(map(len, by_client.values())))
+            proposals.append(moving_proposal(EVACUATION, moves, cost_per_s, cost_per_s, reason))
     return proposals
+
+
+def _nearest_reached(state: TreeState, client: str, by_distance: Sequence[str]) -> str:
+    """Return the nearest broker to which its agent can take a client, the nearest of all if that is not known."""
+    reached = state.newest.reaches.get(client) or by_distance
+    return next((home for home in by_distance if home in reached), "")
+
+
+def _leaving_text(state: TreeState, moves: Sequence[ClientMove], nearest: str, going: int, movable: int) -> str:
+    """Describe who leaves, of ``going`` subscribers whose agents reach a broker and ``movable`` that have an agent."""
+    broker, count = moves[0].home_from, (state.subscribers_at or {})[moves[0].home_from]
+    begin = f"{broker} is in maintenance; of its {count} subscribers"
+    if not going:
+        return f"{begin} {movable} may move, but their agents reach no broker that is open"
+    targets = Counter(move.home_to for move in moves)
+    where = " and ".join(f"{several} move to {home}" for home, several in targets.items())
+    who = "the nearest broker" if set(targets) == {nearest} else "the nearest that their agents reach"
+    later, cut_off = going - len(moves), movable - going
+    why = f", {cut_off} of them because their agents reach no broker that is open" if cut_off else ""
+    return f"{begin} {where}, {who}, {later} in later plans, and {count - going} stay{why}"
 
 
 def _fitting(clients: Iterable[Sequence[str]], room: int) -> list[str]:

@@ -93,6 +93,40 @@ def test_a_client_with_more_subscriptions_than_a_plan_may_move_stays_with_a_reas
     assert refused.verdict_reason == "the plan already moves 0 subscribers, and this would add 2, but the limit is 1"
 
 
+def reaching(reaches: Mapping[str, tuple[str, ...]]) -> Situation:
+    """Return the situation of three that may move, with the brokers that their agents reach."""
+    base = registering(MOVABLE)
+    windows = (*base.state.windows[:-1], replace(base.state.newest, reaches=reaches))
+    return replace(base, state=base.kind.state_of(base.state.configuration, windows))
+
+
+def test_each_client_goes_to_the_nearest_broker_that_its_agent_reaches() -> None:
+    """Of an agent that reports no brokers, any may be reached; brokers in maintenance are none."""
+    plan = planned(reaching({"east.c1": ("b02", "b04")}))
+    assert {move.client: move.home_to for move in plan.moves} == {
+        "east.c1.1": "b04", "east.c1.2~1": "b04", "east.c2.1": "b00",
+    }  # fmt: skip
+    told = "2 move to b04 and 1 move to b00, the nearest that their agents reach, 0 in later plans, and 2 stay"
+    assert told in plan.proposals[0].reason
+
+
+def test_a_client_whose_agent_reaches_no_open_broker_stays_and_the_plan_says_so() -> None:
+    """Once the others have left, the refusal names it, and the brokers that its agent reaches."""
+    situation = reaching({"east.c1": ("b02",)})
+    plan = planned(situation)
+    assert [move.client for move in plan.moves] == ["east.c2.1"]
+    told = "and 4 stay, 2 of them because their agents reach no broker that is open"
+    assert plan.proposals[0].reason.endswith(told)
+    newest = replace(situation.state.newest, movable=MOVABLE | {"east.c2.1": "b00"})
+    rest = situation.kind.state_of(situation.state.configuration, (*situation.state.windows[:-1], newest))
+    left = decided(replace(situation, state=rest))
+    assert left.plan is None
+    (refused,) = left.refused
+    assert refused.verdict is Verdict.CLIENTS_STAY
+    assert refused.verdict_reason == "the agent of east.c1 cannot take it to b00: it reaches only b02"
+    assert "2 may move, but their agents reach no broker that is open" in refused.reason
+
+
 @pytest.mark.parametrize("movable", [{}, {"east.c3.1": "b04"}])
 def test_without_agents_there_is_no_plan(movable: dict[str, str]) -> None:
     """The subscribers of the broker stay, as before."""

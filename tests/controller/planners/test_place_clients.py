@@ -153,3 +153,16 @@ def test_a_client_whose_way_would_be_longer_than_what_it_saves_stays() -> None:
     """It is at the nearest broker; the way from there to where its messages come from is longer than the links'."""
     for proposal in proposals_on(state_of("b01")):
         assert not {move.client for move in proposal.moves} & {*SUBSCRIPTIONS}
+
+
+def test_a_client_goes_only_where_its_agent_can_take_it() -> None:
+    """Of the brokers where it would cost less than now, the cheapest that its agent reaches; a plan elsewhere fails."""
+    free = {move.client: move.home_to for one in proposals_on(state_of("b02")) for move in one.moves}
+    assert {free[name] for name in SUBSCRIPTIONS} == {"b02"}
+    base = state_of("b02")
+    reaches = dict.fromkeys(base.movers, ("b01", "b03"))
+    windows = (*base.windows[:-1], replace(base.newest, reaches=reaches))
+    bound = proposals_on(TreeState(base.configuration, base.inventory, windows))
+    assert {move.home_to for one in bound for move in one.moves} == {"b03"}
+    nowhere = (*base.windows[:-1], replace(base.newest, reaches=dict.fromkeys(base.movers, ("b01",))))
+    assert not proposals_on(TreeState(base.configuration, base.inventory, nowhere))

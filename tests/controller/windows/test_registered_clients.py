@@ -155,3 +155,23 @@ def test_subscribers_that_may_move_are_kept_with_their_homes() -> None:
     clients.remove("s4")
     assert (clients.movable, len(first)) == ({"s2": "b2"}, 3)
     assert clients.subscribers_at == {"b1": 2, "b2": 1}
+
+
+def test_what_an_agent_reaches_is_kept_until_its_client_has_left() -> None:
+    """All subscriptions of a client name the same brokers, so the newest counts; others beside no agent name none."""
+    clients = RegisteredClients()
+
+    def put(name: str, *reaches: str) -> None:
+        clients.put(Client(name, Role.SUBSCRIBER, "b1", (), 0.0, 0, may_move=True, reaches=reaches))
+
+    put("s1", "b1", "b2")
+    put("east.c-1.1", "b1", "b2")
+    put("east.c-1.2", "b1", "b2", "b3")
+    put("west.c-1.1")
+    first = clients.reaches
+    assert first == {"east.c-1": ("b1", "b2", "b3")}
+    put("east.c-1.2", "b1", "b2", "b3")
+    clients.remove("east.c-1.1")
+    assert clients.reaches is first
+    clients.remove("east.c-1.2")
+    assert (clients.reaches, len(first)) == ({}, 1)

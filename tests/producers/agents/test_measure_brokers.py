@@ -7,6 +7,7 @@ import asyncio
 from regraft.producers.agents import measure_brokers
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.measure_brokers import NearestBroker
+from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of, reported_brokers
 
 
 class Servers:
@@ -67,3 +68,32 @@ def test_no_broker_is_the_nearest_while_none_answers() -> None:
         return await measured(NearestBroker({"b01": BrokerAddress("b01", "127.0.0.1", 1)}, "b01"))
 
     assert asyncio.run(nobody()) == ""
+
+
+def test_brokers_that_have_never_answered_are_not_reached() -> None:
+    """One that answered once still is: it may only have been restarted. Before the first answer nothing is said."""
+    asyncio.run(_reach())
+
+
+async def _reach() -> None:
+    servers = Servers({"b01": 0.0, "b02": 0.0})
+    brokers = await servers.start() | {"b03": BrokerAddress("b03", "127.0.0.1", 1)}
+    near = NearestBroker(brokers, "b01")
+    assert near.reached == ()
+    await near.measure()
+    assert near.reached == ("b01", "b02")
+    servers.listening["b02"].close()
+    await measured(near, measure_brokers.ROUNDS)
+    assert near.reached == ("b01", "b02")
+    assert NearestBroker({"b03": brokers["b03"]}, "b03").reached == ("b03",)
+
+
+def test_a_note_has_room_for_what_an_agent_reports() -> None:
+    """Of very many brokers, or very long names, only the first are reported, and the note can be read."""
+    for count, length in ((200, 3), (64, 200), (40, 256)):
+        names = [f"{number:0{length}d}" for number in range(count)]
+        reported = reported_brokers(names)
+        note = AgentNote(NoteKind.NEAREST, broker=names[-1], brokers=reported, overlay="o" * 256)
+        assert note_of(note_bytes(note)) == note
+        assert reported == tuple(names[: len(reported)])
+        assert len(reported) == 64 or length > 3

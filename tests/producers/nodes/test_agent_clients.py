@@ -71,6 +71,22 @@ def leaving() -> Node:
     return node
 
 
+def test_a_client_is_registered_again_when_where_it_may_go_changes() -> None:
+    """All its subscriptions have the same; what is repeated changes nothing, and a client that left leaves nothing."""
+    node = Node()
+    for name in (NAME, OTHER):
+        node.clients.begin(name, "group", FILTER)
+    told = AgentNote(NoteKind.NEAREST, broker="b03", brokers=("b02", "b03"))
+    for _ in range(2):
+        assert node.line.receive(LocalMessage(f"_REGRAFT.agent.{CLIENT}", note_bytes(told)))
+    assert node.homes == [(NAME, FILTER), (OTHER, FILTER)]
+    assert node.clients.near(NAME) == node.clients.near(OTHER) == ("b03", ("b02", "b03"))
+    for name in (NAME, OTHER):
+        node.clients.end(name)
+    node.clients.begin(NAME, "group", FILTER)
+    assert node.clients.near(NAME) == ("", ())
+
+
 def test_what_an_arriving_client_leaves_behind_goes_to_nobody() -> None:
     """What is held back for it would reach others here a second time."""
     node = arriving()

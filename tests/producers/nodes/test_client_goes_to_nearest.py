@@ -58,6 +58,7 @@ async def _go_to_the_nearest(tmp_path: Path) -> None:
         await site.flush()
         await site.fleet.all_confirmed()
         await until(lambda: [one.nearest for one in movable(site, "b02")] == ["b03"])
+        assert [set(one.reaches) for one in movable(site, "b02")] == [set(BROKERS)]
         moves: tuple[ClientMove, ...] = ()
         while not moves:
             for _ in range(50):

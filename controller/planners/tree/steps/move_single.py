@@ -67,6 +67,8 @@ def _changes_per_s(state: TreeState, names: list[str], detour_ms_max: float) -> 
             access = inventory.prices.access_money
             changes[row] += handed_per_s * (access - access[at])
         changes[row, inventory.delay_ms[near] > detour_ms_max] = np.inf
+        if reached := state.newest.reaches.get(names[row]):
+            changes[row, [broker not in reached for broker in inventory.brokers]] = np.inf
         changes[row, at] = np.inf
     return changes
 
