@@ -74,7 +74,8 @@ def _decision(
     moves_max = situation.kind.moves_max(settings.decision)
     kind, avoided = situation.kind, situation.maintained
     draft.consider(kind.evacuate(state, avoided, situation.evacuated, moves_max))
-    left, subscribers_max = situation.evacuated - situation.leaving, settings.decision.users_per_plan_max
+    taken_along = frozenset() if kind.inventory.clients_stay else situation.leaving
+    left, subscribers_max = situation.evacuated - taken_along, settings.decision.users_per_plan_max
     draft.consider(kind.evacuate_subscribers(draft.state, avoided, left, subscribers_max))
     for planner in planners:
         draft.consider(planner(draft.state, context, rng))

@@ -38,11 +38,12 @@ class Situation:
     ``subscription_lifetime_s`` is the mean life of a subscription, None if unknown. ``paused`` says who paused the
     controller and why; ``plan_in_review`` names the plan that waits for approval; both are empty otherwise. Nothing
     moves to ``maintained`` brokers. Clients of ``evacuated`` ones move away; subscribers of a tree do so only from
-    brokers that are not ``leaving``, because leaving takes them along. ``recent`` is what plans have changed, and when.
-    ``changed_since_ms`` is when traffic last changed: the state holds no window from before; None if no change is
-    known. ``hot`` is what is congested and must not be loaded further. ``recent_windows`` is how many of the state's
-    newest windows are considered first, None for all. ``unverified`` maps brokers to the plan that has moved
-    subscribers to them and is not verified yet. ``are_links_priced`` is false while all link costs are placeholders.
+    brokers that are not ``leaving``, because leaving takes them along unless clients stay. ``recent`` is what plans
+    have changed, and when. ``changed_since_ms`` is when traffic last changed: the state holds no window from before;
+    None if no change is known. ``hot`` is what is congested and must not be loaded further. ``recent_windows`` is how
+    many of the state's newest windows are considered first, None for all. ``unverified`` maps brokers to the plan that
+    has moved subscribers to them and is not verified yet. ``are_links_priced`` is false while all link costs are
+    placeholders.
     """
 
     state: OverlayState

@@ -28,6 +28,7 @@ from regraft.controller.state.member_transitions import is_by_order, is_dead_by_
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
+from regraft.schemas.agent_names import client_of
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import Plan, PlanPhase
@@ -146,7 +147,10 @@ class RepairOverlay:
         return BrokerChange(joined=ready, left=self._leaving(state, now_ms))
 
     def _leaving(self, state: LoopState, now_ms: int) -> frozenset[str]:
-        """Return the leaving brokers that one plan can remove, within its limit of moves; late ones regardless."""
+        """Return the leaving brokers that one plan can remove, within its limit of moves; late ones regardless.
+
+        If clients stay, a broker waits only for those that plans can still move away.
+        """
         present, members = state.plan_log.present, state.fleet.members
         leaving = [one for one in state.fleet.in_state(MemberState.LEAVING) if one in present.brokers]
         if not leaving:
@@ -156,10 +160,23 @@ class RepairOverlay:
         brokers: set[str] = set()
         for broker in leaving:
             is_late = now_ms - members[broker].since_ms > self._settings.members.drain_ms_max
-            if is_late or homes.count(broker) <= moves_max:
+            count = homes.count(broker)
+            if self._kind.inventory.clients_stay:
+                count = int(self._is_to_be_emptied(broker, state, now_ms))
+            if is_late or count <= moves_max:
                 brokers.add(broker)
-                moves_max -= homes.count(broker)
+                moves_max -= count
         return frozenset(brokers)
+
+    def _is_to_be_emptied(self, broker: str, state: LoopState, now_ms: int) -> bool:
+        """Return True if clients may move away from a leaving broker, or the register does not say so."""
+        newest = state.newest
+        if newest is None or newest.subscribers_at is None:
+            return True
+        leaving, present = state.fleet.in_state(MemberState.LEAVING), state.plan_log.present.brokers
+        open_homes = set(present).difference(self._reviewer.maintained(now_ms), leaving)
+        here = (newest.reaches.get(client_of(name)) for name, home in newest.movable.items() if home == broker)
+        return any(open_homes.intersection(reached or open_homes) for reached in here)
 
     def _is_due(self, change: BrokerChange, to_join: Sequence[str], ready: frozenset[str], now_ms: int) -> bool:
         """Return True if there is no reason to wait for further brokers that could join in the same plan."""
@@ -191,7 +208,15 @@ class RepairOverlay:
         plan = self._planned(change, state, now_ms)
         if plan is not None:
             self._reported = ""
-            self._start(plan, change, change_text(change), state, now_ms)
+            self._start(plan, change, change_text(change) + self._staying_text(change, state), state, now_ms)
+
+    def _staying_text(self, change: BrokerChange, state: LoopState) -> str:
+        """Describe the subscribers that leaving brokers keep, which the overlay then no longer serves."""
+        counts = (state.newest.subscribers_at if state.newest is not None else None) or {}
+        kept = [f"{counts[broker]} at {broker}" for broker in sorted(change.left) if counts.get(broker)]
+        if not kept or not self._kind.inventory.clients_stay:
+            return ""
+        return f"; subscribers that stay and are no longer served: {named_text(kept)}"
 
     def _start(self, plan: Plan, change: BrokerChange, reason: str, state: LoopState, now_ms: int) -> None:
         """Have a plan executed."""

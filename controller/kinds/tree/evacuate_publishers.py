@@ -123,7 +123,7 @@ def _nearest_reached(state: TreeState, client: str, by_distance: Sequence[str]) 
 def _leaving_text(state: TreeState, moves: Sequence[ClientMove], nearest: str, going: int, movable: int) -> str:
     """Describe who leaves, of ``going`` subscribers whose agents reach a broker and ``movable`` that have an agent."""
     broker, count = moves[0].home_from, (state.subscribers_at or {})[moves[0].home_from]
-    begin = f"{broker} is in maintenance; of its {count} subscribers"
+    begin = f"clients leave {broker}: of its {count} subscribers"
     if not going:
         return f"{begin} {movable} may move, but their agents reach no broker that is open"
     targets = Counter(move.home_to for move in moves)

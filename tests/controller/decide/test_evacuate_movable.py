@@ -61,7 +61,7 @@ def test_exactly_those_that_may_move_do_so_in_one_proposal() -> None:
     assert (proposal.planner, proposal.subscribers_moved, plan.links_added) == (EVACUATION, (), ())
     assert plan.cost_predicted_per_s == plan.cost_before_per_s
     told = "of its 5 subscribers 3 move to b00, the nearest broker, 0 in later plans, and 2 stay"
-    assert proposal.reason == f"b02 is in maintenance; {told}"
+    assert proposal.reason == f"clients leave b02: {told}"
 
 
 def test_the_limit_of_a_plan_never_splits_a_client() -> None:
