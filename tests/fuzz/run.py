@@ -38,6 +38,7 @@ from tests.fuzz.hostile_streams import (
     feed_recordings,
     feed_shards,
 )
+from tests.fuzz.mqtt_agents_under_fuzz import feed_mqtt_agents
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.nodes_under_fuzz import feed_amqp, feed_links, feed_mqtt, feed_nats
 from tests.fuzz.parts_under_fuzz import (
@@ -71,6 +72,7 @@ BOUNDARIES: dict[str, Callable[[random.Random, int, Path], Counter[str]]] = {
     "settings": feed_settings,
     "links": lambda rng, count, _: feed_links(rng, count),
     "agents": lambda rng, count, _: feed_agents(rng, count),
+    "mqtt agents": lambda rng, count, _: feed_mqtt_agents(rng, count),
     "nats lines": lambda rng, count, _: feed_nats(rng, count),
     "mqtt packets": lambda rng, count, _: feed_mqtt(rng, count),
     "amqp properties": lambda rng, count, _: feed_amqp(rng, count),

@@ -13,7 +13,7 @@ from tests.fuzz.run import BOUNDARIES, Report, run_boundaries, run_fuzz
 from tests.schemas.plausible_records import records_of
 
 RECORDS = 2_000
-STREAMS = ("agents", "nats lines", "mqtt packets")
+STREAMS = ("agents", "mqtt agents", "nats lines", "mqtt packets")
 INPUTS = 300  # Of each boundary; `python -m tests.fuzz.run` feeds more.
 SEED = 1
 
