@@ -42,7 +42,7 @@ class AgentError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """What an agent is started with; files are PEM."""
+    """What an agent is started with; files are PEM. An empty ``listen`` is its protocol's usual port on this host."""
 
     name: str
     broker: str
@@ -67,7 +67,7 @@ def run_agent(options: AgentOptions, stop: threading.Event) -> None:
             f"--broker is {options.broker!r}, which is not in {options.brokers_file}: name one of {', '.join(brokers)}."
         )
     try:
-        host, port = address_of(options.listen)
+        host, port = address_of(options.listen or listening_by_default(brokers[options.broker].scheme))
     except ValueError as error:
         raise AgentError(f"--listen: {error}.") from error
     agent = Agent(options.name, brokers, options.broker, _session_of(brokers[options.broker].scheme))
@@ -76,6 +76,12 @@ def run_agent(options: AgentOptions, stop: threading.Event) -> None:
         if options.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, "127.0.0.1", options.metrics_port, health))
         asyncio.run(_run(agent, (host, port), tls, (metrics, health), stop))
+
+
+def listening_by_default(scheme: str) -> str:
+    """Return where an agent listens that speaks as a broker of this scheme does, without TLS."""
+    ports = {protocol: port for name, (protocol, port) in SCHEMES.items() if name not in WITH_TLS}
+    return f"127.0.0.1:{ports[SCHEMES[scheme][0]]}"
 
 
 async def _run(

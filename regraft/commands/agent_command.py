@@ -9,15 +9,21 @@ from typing import Annotated
 
 import typer
 
-LISTEN = "127.0.0.1:4222"
-
 
 def agent(
     broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker at which clients begin.")],
     brokers: Annotated[
         Path, typer.Option("--brokers", metavar="FILE", help="Where clients connect to each broker, as JSON.")
     ] = Path("brokers.json"),
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect to it.")] = LISTEN,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where clients connect to it.",
+            show_default="127.0.0.1:4222 with NATS, 127.0.0.1:1883 with MQTT",
+        ),
+    ] = "",
     name: Annotated[
         str | None, typer.Option("--name", help="The agent's name, unique in the overlay; default: the host's.")
     ] = None,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from regraft.producers.run_agent import AgentError, AgentOptions, read_brokers, run_agent
+from regraft.producers.run_agent import AgentError, AgentOptions, listening_by_default, read_brokers, run_agent
 
 
 def options(directory: Path, **given: object) -> AgentOptions:
@@ -68,3 +71,23 @@ def test_brokers_have_the_usual_port_and_tls_where_asked_for(tmp_path: Path) -> 
     brokers = read_brokers(tmp_path / "mqtt.json", None)
     assert (brokers["b01"].port, brokers["b01"].tls, brokers["b02"].port) == (1883, None, 8883)
     assert brokers["b02"].tls is not None
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("nats", 4222), ("tls", 4222), ("mqtt", 1883), ("mqtts", 1883)])
+def test_an_agent_listens_at_the_usual_port_of_its_protocol(scheme: str, port: int, tmp_path: Path) -> None:
+    """Clients that expect a broker on this machine find the agent there; the port of its brokers does not matter."""
+    file = tmp_path / "brokers.json"
+    file.write_text(json.dumps({"b01": f"{scheme}://127.0.0.1:7777"}))
+    assert listening_by_default(read_brokers(file, None)["b01"].scheme) == f"127.0.0.1:{port}"
+    with pytest.raises(AgentError, match=f"cannot listen on 127.0.0.1:{port} "), _taken(port):
+        run_agent(options(tmp_path, listen=""), threading.Event())
+
+
+@contextmanager
+def _taken(port: int) -> Iterator[None]:
+    """Hold a port, if nothing else on this machine does."""
+    with socket.socket() as held:
+        with suppress(OSError):
+            held.bind(("127.0.0.1", port))
+            held.listen()
+        yield
