@@ -18,7 +18,6 @@ from regraft.infra.process.find_port import LOOPBACK
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_session import ClientSession
-from regraft.producers.agents.measure_brokers import SPEAKING_FIRST
 from regraft.producers.real_fleet.fleet_client import FleetClient
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.units import SECOND_MS
@@ -31,8 +30,7 @@ Delay = Callable[[str, str], float]
 class FleetAgents:
     """``urls`` are those of the servers, by broker; ``connect`` connects a client to an address.
 
-    ``delay_ms`` returns the delay between the places of two brokers. Clients of brokers that do not speak first are not
-    mobile: connections through proxies do not show how far these are.
+    ``delay_ms`` returns the delay between the places of two brokers.
     """
 
     def __init__(
@@ -50,8 +48,7 @@ class FleetAgents:
     async def start(self) -> None:
         """Let all agents listen."""
         for number, broker in enumerate(self._ports):
-            is_mobile = number % MOBILE_EVERY == 0 and self._scheme in SPEAKING_FIRST
-            ports = await self._begin_ways(broker) if is_mobile else self._ports
+            ports = self._ports if number % MOBILE_EVERY else await self._begin_ways(broker)
             addresses = {name: BrokerAddress(name, LOOPBACK, port, scheme=self._scheme) for name, port in ports.items()}
             self._agents[broker] = Agent(f"site{number}", addresses, broker, self._session_of)
             await self._agents[broker].start(LOOPBACK, 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from regraft.producers.agents import measure_brokers
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.measure_brokers import NearestBroker
+from regraft.producers.agents.mqtt_frames import MQTT_5, connect_of
 from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of, reported_brokers
 
 
@@ -20,12 +22,12 @@ class Servers:
     async def start(self) -> dict[str, BrokerAddress]:
         for name in self.delays_s:
             self.listening[name] = await asyncio.start_server(
-                lambda reader, writer, name=name: self._greet(name, writer), "127.0.0.1", 0
+                lambda reader, writer, name=name: self._greet(name, writer, reader), "127.0.0.1", 0
             )
         ports = {name: server.sockets[0].getsockname()[1] for name, server in self.listening.items()}
         return {name: BrokerAddress(name, "127.0.0.1", port) for name, port in ports.items()}
 
-    async def _greet(self, name: str, writer: asyncio.StreamWriter) -> None:
+    async def _greet(self, name: str, writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
         await asyncio.sleep(self.delays_s[name])
         writer.write(b"INFO {}\r\n")
         writer.close()
@@ -97,3 +99,32 @@ def test_a_note_has_room_for_what_an_agent_reports() -> None:
         assert note_of(note_bytes(note)) == note
         assert reported == tuple(names[: len(reported)])
         assert len(reported) == 64 or length > 3
+
+
+class MqttServers(Servers):
+    """Servers that answer a CONNECT after a while, with a refusal; one with a negative delay hangs up at once."""
+
+    async def start(self) -> dict[str, BrokerAddress]:
+        return {name: replace(one, scheme="mqtt") for name, one in (await super().start()).items()}
+
+    async def _greet(self, name: str, writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
+        delay_s = self.delays_s[name]
+        frame = await reader.readexactly(2) if delay_s >= 0 else b""
+        if frame and connect_of(frame + await reader.readexactly(frame[1]), MQTT_5).clean_start:
+            await asyncio.sleep(delay_s)
+            writer.write(b"\x20\x03\x00\x87\x00")
+        writer.close()
+
+
+def test_with_mqtt_the_answer_to_a_connect_counts() -> None:
+    """Any answer: it is not logged in. A broker that accepts a connection and says nothing is not near."""
+    asyncio.run(_follow_mqtt())
+
+
+async def _follow_mqtt() -> None:
+    servers = MqttServers({"b01": 0.3, "b02": 0.1, "b03": -1.0})
+    near = NearestBroker(await servers.start(), "b01")
+    assert await measured(near) == "b02"
+    assert near.reached == ("b01", "b02")
+    servers.delays_s |= {"b01": 0.0}
+    assert await measured(near, measure_brokers.ROUNDS) == "b01"

@@ -33,7 +33,9 @@ class MqttSite:
         return client
 
     async def agent(self, home: str, name: str = "web1") -> Agent:
-        brokers = {each: BrokerAddress(each, "127.0.0.1", server.port) for each, server in self.servers.items()}
+        brokers = {
+            each: BrokerAddress(each, "127.0.0.1", server.port, scheme="mqtt") for each, server in self.servers.items()
+        }
         agent = Agent(name, brokers, home, MqttSession)
         await agent.start("127.0.0.1", 0)
         return agent

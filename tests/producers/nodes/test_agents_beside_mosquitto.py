@@ -24,7 +24,7 @@ pytestmark = pytest.mark.stack
 
 
 def agent_of(servers: dict[str, MqttServer], home: str, name: str = "web1") -> Agent:
-    brokers = {each: BrokerAddress(each, "127.0.0.1", server.port) for each, server in servers.items()}
+    brokers = {each: BrokerAddress(each, "127.0.0.1", server.port, scheme="mqtt") for each, server in servers.items()}
     return Agent(name, brokers, home, MqttSession)
 
 

@@ -14,6 +14,10 @@ import pytest
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
+from regraft.producers.agents.broker_address import BrokerAddress
+from regraft.producers.agents.measure_brokers import ROUNDS
+from regraft.producers.agents.mqtt_client_side import MqttSession
+from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.agent_names import publishing_client
 from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.producers.nodes.mqtt_brokers import MqttClient, needs_mosquitto
@@ -26,6 +30,7 @@ pytestmark = pytest.mark.stack
 BROKERS = ("b01", "b02", "b03", "b04")
 LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
 OTHER = [("b01", "b03"), ("b02", "b03"), ("b01", "b04")]
+FAR_S = 0.1
 DELAYS_S = {"b02": 0.020, "b03": 0.010, "b04": 0.060}
 
 
@@ -104,6 +109,39 @@ async def move_all(site: MqttSite, agent: Agent, links: Any, home: str, target: 
     assert plan.phase is PlanPhase.VERIFYING, plan.history
     await until(lambda: {session.homes.home for session in agent.sessions} == {target})
     assert sorted(site.movable(target)) == sorted(move.client for move in moves)
+
+
+def test_a_node_learns_which_broker_is_nearest_to_a_client(tmp_path: Path) -> None:
+    """By what brokers take to answer a CONNECT; the client then roams, and another is nearest."""
+    needs_mosquitto()
+    asyncio.run(_learn_what_is_nearest(tmp_path))
+
+
+async def _learn_what_is_nearest(directory: Path) -> None:
+    async with mqtt_site(directory, LINE) as site:
+        ways = {each: LinkProxy(lambda port=server.port: port, FAR_S) for each, server in site.servers.items()}
+        ways["b03"].delay_s = 0.0
+        brokers = {
+            each: BrokerAddress(each, "127.0.0.1", await way.start(), scheme="mqtt") for each, way in ways.items()
+        }
+        agent = Agent("web1", brokers, "b02", MqttSession)
+        await agent.start("127.0.0.1", 0)
+        client = await site.connect(agent.port, "c1")
+        await client.subscribe("data/#")
+        registered = site.fleet.ports["b02"].clients.connected
+
+        def near() -> set[tuple[str, tuple[str, ...]]]:
+            return {(one.nearest, one.reaches) for one in registered.values() if one.may_move}
+
+        await until(lambda: near() == {("b03", BROKERS)})
+        ways["b03"].delay_s, ways["b04"].delay_s = FAR_S, 0.0
+        for _ in range(ROUNDS):
+            await agent.near.measure()
+        agent._note_nearest()
+        await until(lambda: near() == {("b04", BROKERS)})
+        await agent.close()
+        for way in ways.values():
+            await way.close()
 
 
 @pytest.mark.parametrize(("version", "qos"), [(4, 0), (4, 1), (5, 1)])
