@@ -115,11 +115,13 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     """The answers of one kind of overlay, over the brokers of one inventory.
 
     ``NEEDS_REGISTER``: whether windows are complete only with data from the register of clients. ``LOST_MOVES_MAX``:
-    clients of lost brokers that a repair moves, limited by record size and planning time.
+    clients of lost brokers that a repair moves, limited by record size and planning time. ``EMPTIES_BROKERS``: whether
+    :meth:`evacuate_subscribers` moves any.
     """
 
     NEEDS_REGISTER: ClassVar[bool]
     LOST_MOVES_MAX: ClassVar[int]
+    EMPTIES_BROKERS: ClassVar[bool] = False
 
     inventory: Inventory
 

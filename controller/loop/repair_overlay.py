@@ -171,6 +171,8 @@ class RepairOverlay:
     def _is_to_be_emptied(self, broker: str, state: LoopState, now_ms: int) -> bool:
         """Return True if clients may move away from a leaving broker, or the register does not say so."""
         newest = state.newest
+        if not self._kind.EMPTIES_BROKERS:
+            return False
         if newest is None or newest.subscribers_at is None:
             return True
         leaving, present = state.fleet.in_state(MemberState.LEAVING), state.plan_log.present.brokers

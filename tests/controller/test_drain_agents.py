@@ -1,7 +1,14 @@
 """A drained broker whose clients stay: those beside agents leave first, by name, and then the broker leaves."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from regraft.controller.kinds.overlay_kind import OverlayKind
+from regraft.controller.kinds.ring.ring_kind import RingKind
+from regraft.controller.kinds.scot.scot_kind import ScotKind
+from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.schemas.client import Client, Role
 from regraft.schemas.member import MemberState
@@ -72,3 +79,9 @@ def test_a_broker_whose_emptying_nobody_approves_leaves_after_a_while() -> None:
     assert [len(plan.moves) for plan in fleet.plans] == [3]
     fleet.run_until(MemberState.LEFT, "b02", windows_max=80)
     assert fleet.plans[-1].history[0].reason.endswith("no longer served: 4 at b02")
+
+
+@pytest.mark.parametrize("kind", [TreeKind, RingKind, ScotKind])
+def test_a_broker_waits_only_if_its_kind_of_overlay_can_empty_it(kind: type[OverlayKind[Any, Any, Any]]) -> None:
+    """Elsewhere no plan would come."""
+    assert (kind.evacuate_subscribers is not OverlayKind.evacuate_subscribers) == kind.EMPTIES_BROKERS

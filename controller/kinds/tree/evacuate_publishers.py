@@ -67,7 +67,7 @@ def subscribers_leaving(
     """
     inventory = state.inventory
     open_homes = [broker for broker in inventory.brokers if broker not in avoided]
-    if not open_homes:
+    if not left or not open_homes:
         return []
     by_distance = {
         broker: sorted(open_homes, key=lambda home: (inventory.cost_of_link(broker, home), home))

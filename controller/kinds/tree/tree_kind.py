@@ -42,6 +42,7 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
 
     NEEDS_REGISTER: ClassVar[bool] = False
     LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker receives every move.
+    EMPTIES_BROKERS: ClassVar[bool] = True
 
     inventory: Inventory
     degree_max: int
