@@ -30,6 +30,8 @@ class RunShadows:
             return  # Moving clients wait for each step; they must not wait for a shadow.
         situation, state.for_shadows = state.for_shadows, None
         self._shadows.follow(state)
+        if situation.state.configuration.brokers != state.plan_log.present.brokers:
+            return  # The transition has changed the brokers: the next window is the first of these.
         for shadow in state.shadows:
             with self._timer.timed(state, SHADOW, shadow.name):
                 has_succeeded = shadow.decide(situation, lambda one: self._situations.price_per_s(one, state))

@@ -1,6 +1,8 @@
 """Shadow planners: their own tree, the acting planner's rules, and no effect on the overlay."""
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -259,3 +261,16 @@ def test_shadows_do_not_delay_a_transition(monkeypatch: pytest.MonkeyPatch) -> N
     assert overlay.plans
     assert moving
     assert not any(moving)
+
+
+def test_shadows_skip_a_window_of_brokers_that_a_transition_has_changed_since() -> None:
+    """A repair may begin in the step that ends a plan, so a situation may wait until its brokers are others."""
+    overlay = overlay_of("idle", "swapping")
+    overlay.run_windows(1)
+    state = overlay.loop.state
+    (shadow,), decided = state.shadows, state.decision_times["shadow:swapping"].count
+    before: Any = SimpleNamespace(state=SimpleNamespace(configuration=SimpleNamespace(brokers=("b1", "dead"))))
+    state.for_shadows = before
+    overlay.loop.step(overlay.now_ms)
+    assert state.for_shadows is None
+    assert (shadow.errors, state.decision_times["shadow:swapping"].count) == (0, decided)
