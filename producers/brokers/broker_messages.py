@@ -8,7 +8,8 @@ return under its name, at any broker, and each stay has a higher number than the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.ring_messages import (
@@ -42,6 +43,10 @@ class Notification:
     from_rendezvous: bool = False
     vector: int = 0
     is_detour: bool = False
+
+    def routed(self, vector: int, *, is_detour: bool) -> Self:
+        """Return the copy for a receiver that must serve these clusters."""
+        return replace(self, vector=vector, is_detour=is_detour)
 
 
 @dataclass(frozen=True, slots=True)

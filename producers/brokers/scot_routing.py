@@ -193,6 +193,8 @@ class ScotRouting:
             return [Dropped(notification, FROM_THE_DEAD)]
         if tables.is_outside:
             return [Dropped(notification, OUTSIDE)]
+        if notification.vector & ~tables.others:
+            raise ProtocolError(f"{source} left {self.broker} clusters that it cannot serve: {notification.vector:b}")
         destinations = tables.index.destinations(notification.content, source)
         self._send_copies(tables, source, notification, destinations - {LOCAL}, effects)
         if LOCAL in destinations:
@@ -216,7 +218,7 @@ class ScotRouting:
         hot, loads = (links.hot, links.loads) if links.is_dynamic else (frozenset[str](), {})
         for peer, left in copies(within, tables.region, notification.vector, hot, loads):
             is_detour = notification.is_detour if peer in within else is_crossed
-            effects.append(Send(peer, replace(notification, vector=left, is_detour=is_detour)))
+            effects.append(Send(peer, notification.routed(left, is_detour=is_detour)))
             links.diverted += left.bit_count()
 
     # --- clients and neighbours --------------------------------------------------------------------------------------

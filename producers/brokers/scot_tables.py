@@ -79,9 +79,9 @@ class ScotTables:
     ``earlier`` are stays here of hosted publishers that a plan has brought back before the end of that stay has come.
 
     ``within`` are the neighbours in its cluster, ``across`` those in its regions, ``region`` the brokers of its first
-    region by cluster. ``lost`` are the brokers that the plan to this epoch names as lost, ``dead`` those whose
-    incarnation in this epoch is over. ``ended`` and ``end_sent`` give, by neighbour, the fewest crossings that later
-    notifications from it, or to it, can have.
+    region by cluster, ``others`` the vector of all clusters but its own. ``lost`` are the brokers that the plan to this
+    epoch names as lost, ``dead`` those whose incarnation in this epoch is over. ``ended`` and ``end_sent`` give, by
+    neighbour, the fewest crossings that later notifications from it, or to it, can have.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class ScotTables:
         self.within: tuple[str, ...] = () if self.is_outside else configuration.cluster_neighbours(broker)
         self.across = tuple(peer for peer in self.neighbours if peer not in self.within)
         self.region: tuple[str, ...] = () if self.is_outside else configuration.region_of(broker)
+        self.others = sum(1 << cluster for cluster, holder in enumerate(self.region) if holder != broker)
         self.lost = lost
         self.dead: set[str] = set(lost - set(configuration.brokers))
         self.index = MatchIndex()

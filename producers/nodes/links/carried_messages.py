@@ -11,8 +11,8 @@ Both directions apply the same grammar and bounds: no node sends what the next o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
@@ -22,17 +22,22 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseAck,
     Bundle,
     End,
+    FlowEnd,
     Message,
     Notification,
+    PublisherComes,
     Subscribe,
     SubscribeAck,
     Unadvertise,
     Unsubscribe,
     UnsubscribeAck,
+    VectorAck,
+    VectorBit,
 )
 from regraft.producers.nodes.connectors.groups_once import GROUPS_MAX, Handlers
 from regraft.producers.nodes.connectors.subject_filters import content_of
 from regraft.schemas.bounds import NAME_LENGTH_MAX, TIME_MS_MAX, UNCLEAN_ANYWHERE, Epoch, Name, SequenceNumber
+from regraft.schemas.plan import CLUSTERS_MAX
 from regraft.schemas.wire_grammar import (
     PAYLOAD_BYTES_MAX,
     SUBJECT_BYTES_MAX,
@@ -43,9 +48,11 @@ from regraft.schemas.wire_grammar import (
 
 EPOCH_MAX = 1 << 53
 PREDICATES_MAX = TOKENS_MAX + 1  # One for each token, and their number.
+VECTOR_BYTES_MAX = CLUSTERS_MAX // 8
 
 CONTROL_TYPES = (
     Subscribe, SubscribeAck, Unsubscribe, UnsubscribeAck, Advertise, AdvertiseAck, Unadvertise, End,
+    VectorBit, VectorAck, PublisherComes, FlowEnd,
 )  # fmt: skip
 
 
@@ -70,9 +77,17 @@ class CarriedNotification(Notification):
     receipt: int = 0
     handlers: Handlers = ()
 
+    def routed(self, vector: int, *, is_detour: bool) -> Self:
+        """Return the copy for a receiver that must serve these clusters; what has arrived for others is not reused."""
+        is_same = (vector, is_detour) == (self.vector, self.is_detour)
+        return self if is_same else replace(self, vector=vector, is_detour=is_detour, body=b"")
+
 
 class NotificationBody(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
-    """A notification on a link; subject, reply and headers also follow :mod:`schemas.wire_grammar`."""
+    """A notification on a link; subject, reply and headers also follow :mod:`schemas.wire_grammar`.
+
+    ``vector`` has cluster 0 in its last bit; it is empty on a tree, whose nodes ignore it.
+    """
 
     publisher: Name
     sequence: SequenceNumber
@@ -84,6 +99,8 @@ class NotificationBody(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=F
     headers: bytes
     payload: Annotated[bytes, Meta(max_length=PAYLOAD_BYTES_MAX)]
     handlers: Annotated[tuple[tuple[Name, Name], ...], Meta(max_length=GROUPS_MAX)] = ()
+    vector: Annotated[bytes, Meta(max_length=VECTOR_BYTES_MAX)] = b""
+    is_detour: bool = False
 
 
 class ControlBody(msgspec.Struct, array_like=True, tag=1, frozen=True):
@@ -116,6 +133,8 @@ def body_of(message: Message) -> bytes:
                 message.headers,
                 message.payload,
                 message.handlers,
+                message.vector.to_bytes(-(-message.vector.bit_length() // 8)),
+                message.is_detour,
             )
         )
     else:
@@ -151,6 +170,8 @@ def message_of(body: bytes) -> Message:
         payload=content.payload,
         body=body,
         handlers=content.handlers,
+        vector=int.from_bytes(content.vector),
+        is_detour=content.is_detour,
     )
 
 
@@ -179,8 +200,9 @@ def _check_control(message: Any) -> None:
         if isinstance(value, str):
             _check(_name_error(value))
         elif isinstance(value, int):
-            _check("" if 0 <= value <= EPOCH_MAX else f"{part.name} is {value}: 0 to {EPOCH_MAX}")
-        elif part.name == "filter_":
+            is_none = value == -1 and isinstance(message, PublisherComes) and message.filter_ is None
+            _check("" if is_none or 0 <= value <= EPOCH_MAX else f"{part.name} is {value}: 0 to {EPOCH_MAX}")
+        elif part.name == "filter_" and value is not None:
             _check("" if len(value) <= PREDICATES_MAX else f"a filter of {len(value)} predicates: {PREDICATES_MAX}")
             for predicate in value:
                 _check(_name_error(predicate.attribute))

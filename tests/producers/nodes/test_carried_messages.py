@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_messages import AdvertiseAck, Bundle, End, Subscribe
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseAck,
+    Bundle,
+    End,
+    FlowEnd,
+    PublisherComes,
+    Subscribe,
+    VectorAck,
+    VectorBit,
+)
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.connectors.subject_filters import content_of, filter_of
 from regraft.producers.nodes.links.carried_messages import (
@@ -25,6 +34,7 @@ from regraft.producers.nodes.links.carried_messages import (
     message_of,
 )
 from regraft.schemas.codec import decode, encode
+from regraft.schemas.plan import CLUSTERS_MAX
 from regraft.schemas.telemetry import TelemetryBatch
 from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.node_fleet import NodeFleet
@@ -37,17 +47,26 @@ BAD: list[dict[str, Any]] = [
     {"home": ""}, {"home": "n" * 300}, {"epoch": -1}, {"epoch": 1 << 60}, {"subject": "a b"}, {"subject": "$SYS.x"},
     {"subject": "a\r\nPUB b 1"}, {"subject": "a." * 99}, {"reply": "r 0\r\n"},
     {"headers": b"NATS/1.0\r\nA: b\nC: d\r\n\r\n"},
-    {"payload": bytes((8 << 20) + 1)},
+    {"payload": bytes((8 << 20) + 1)}, {"vector": 1 << CLUSTERS_MAX},
 ]  # fmt: skip
 CONTROL = (
     End(-1), End(1 << 60), AdvertiseAck(0, "p" * 300, 0), AdvertiseAck(0, "p", -1), AdvertiseAck(0, "a\x00", 0),
     Subscribe(0, "s", "n0", filter_of("a.b") * 40, 0), Subscribe(0, "", "n0", (), 0),
+    VectorBit(-1, "p", 0, True), VectorAck(0, "", 0), FlowEnd(0, -1), FlowEnd(1 << 60, 0),
+    PublisherComes(1, "p", -1, "n0", (), 0), PublisherComes(1, "p", -2, "n0", None, 0),
+    PublisherComes(1, "p", 0, "n0", filter_of("a.b") * 40, 0),
+)  # fmt: skip
+SCOT_CONTROL = (
+    VectorBit(1, "p", 2, True), VectorBit(1, "p", 2, False), VectorAck(1, "p", 2), FlowEnd(1, 3),
+    PublisherComes(1, "p", 2, "n0", filter_of("a.>"), 0), PublisherComes(1, "p", -1, "n0", None, 0),
 )  # fmt: skip
 
 
 def unchecked(**changed: Any) -> bytes:
     """Return the body that a node without bounds would send."""
     fields = {name: getattr(GOOD, name) for name in NotificationBody.__struct_fields__} | changed
+    vector = fields.pop("vector")
+    fields["vector"] = vector.to_bytes(-(-vector.bit_length() // 8))
     return msgspec.msgpack.encode(NotificationBody(**fields))
 
 
@@ -80,6 +99,27 @@ def test_both_sides_decide_alike(name: str, number: int, time_ms: float, headers
             message_of(unchecked(**changed))
     else:
         assert message_of(body) == replace(message_of(unchecked(**changed)), body=body)
+
+
+@given(st.integers(0, (1 << CLUSTERS_MAX) - 1), st.booleans(), st.integers(0, (1 << CLUSTERS_MAX) - 1), st.booleans())
+def test_each_receiver_learns_which_clusters_it_must_serve(
+    vector: int, is_detour: bool, following: int, is_later_detour: bool
+) -> None:
+    """A copy that is sent with other clusters is encoded again; another one is sent as it arrived."""
+    arrived = message_of(body_of(GOOD.routed(vector, is_detour=is_detour)))
+    assert isinstance(arrived, CarriedNotification)
+    assert (arrived.vector, arrived.is_detour, arrived.payload) == (vector, is_detour, GOOD.payload)
+    sent = arrived.routed(following, is_detour=is_later_detour)
+    assert bool(sent.body) == ((vector, is_detour) == (following, is_later_detour))
+    passed_on = message_of(body_of(sent))
+    assert passed_on == replace(arrived, vector=following, is_detour=is_later_detour, body=body_of(sent))
+
+
+@pytest.mark.parametrize("message", SCOT_CONTROL, ids=lambda message: type(message).__name__)
+def test_messages_of_a_structured_cyclic_overlay_cross_links(message: Any) -> None:
+    """Also an announcement that a publisher does not come, which has neither filter nor stay."""
+    assert message_of(body_of(message)) == message
+    assert message_of(body_of(Bundle((message, End(0))))) == Bundle((message, End(0)))
 
 
 def test_a_frame_that_is_refused_stops_nothing_behind_it() -> None:
