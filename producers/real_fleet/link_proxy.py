@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Callable
 
 TICK_S = 1e-6  # Between chunks: timers for the same moment, or with a shrinking delay, could fire out of order.
+PIECE_BYTES = 1_024  # What a limited bandwidth passes at once.
+HELD_S_MAX = 0.25  # Of data for a limited bandwidth; the rest waits at the sender.
 
 
 class LinkProxy:
     """Listens on a free port and forwards to port ``target()``, asked at each connection, each chunk after ``delay_s``.
 
     While it ``is_stalled``, connections stay open but nothing passes; while it ``is_refusing``, it accepts none.
+    ``bytes_per_s`` is the bandwidth in each direction, None for no limit.
     """
 
     def __init__(self, target: Callable[[], int], delay_s: float = 0.0) -> None:
         self.delay_s = delay_s
+        self.bytes_per_s: float | None = None
         self.is_stalled = self.is_refusing = False
         self.port = 0
         self._target = target
@@ -60,17 +64,27 @@ class LinkProxy:
 
     async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
-        due_s = 0.0
+        due_s = sent_s = 0.0
         try:
             while data := await source.read(1 << 16):
-                if not self.is_stalled:
-                    due_s = max(loop.time() + self.delay_s, due_s + TICK_S)
-                    loop.call_at(due_s, _write, sink, data)
+                for piece in _pieces(data, self.bytes_per_s) if not self.is_stalled else ():
+                    sent_s = max(loop.time(), sent_s)
+                    if self.bytes_per_s is not None:
+                        sent_s += len(piece) / self.bytes_per_s
+                        await asyncio.sleep(max(sent_s - HELD_S_MAX - loop.time(), 0.0))
+                    due_s = max(sent_s + self.delay_s, due_s + TICK_S)
+                    loop.call_at(due_s, _write, sink, piece)
         except OSError:
             pass
         finally:
             loop.call_at(max(loop.time() + self.delay_s, due_s + TICK_S), sink.transport.abort)
             self._writers.discard(sink)
+
+
+def _pieces(data: bytes, bytes_per_s: float | None) -> list[bytes]:
+    if bytes_per_s is None:
+        return [data]
+    return [data[begin : begin + PIECE_BYTES] for begin in range(0, len(data), PIECE_BYTES)]
 
 
 def _write(sink: asyncio.StreamWriter, data: bytes) -> None:

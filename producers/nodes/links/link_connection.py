@@ -53,6 +53,7 @@ class LinkConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.announced_count = 0  # Clients of which the peer has heard over this connection.
         self.on_clients: Callable[[str, tuple[str, ...]], None] = lambda _peer, _clients: None
+        self.on_round_trip: Callable[[float, float], None] = lambda _now_s, _rtt_ms: None
         self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
         self.refuse_at_once = False
         self._begin = begin
@@ -139,6 +140,7 @@ class LinkConnection(asyncio.Protocol):
     def _measure(self, rtt_ms: float) -> None:
         smoothed_ms = rtt_ms if self.rtt_ms is None else self.rtt_ms
         self.rtt_ms = max(smoothed_ms + SMOOTHING_SHARE * (rtt_ms - smoothed_ms), 0.0)
+        self.on_round_trip(time.monotonic(), rtt_ms)
 
     def _acknowledge(self) -> None:
         if self._ack_timer is not None:

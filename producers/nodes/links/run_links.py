@@ -22,6 +22,7 @@ from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
 from regraft.producers.nodes.links.carried_messages import LinkError, body_of, message_of
 from regraft.producers.nodes.links.link_connection import LinkConnection
 from regraft.producers.nodes.links.link_session import LINK_VERSION, Hello, LinkSession
+from regraft.producers.nodes.links.meter_links import LeastLately, LinkStanding
 from regraft.schemas.telemetry import QueueSample
 from regraft.schemas.units import SECOND_MS
 
@@ -64,6 +65,7 @@ class Peer:
         self.calling: asyncio.Task[None] | None = None
         self.messages_in = self.bytes_in = 0
         self.kept_max = 0
+        self.idle_rtt_ms = LeastLately()
 
 
 class Links:
@@ -199,6 +201,13 @@ class Links:
         peer.kept_max = kept
         return sample
 
+    def standing(self, name: str) -> LinkStanding:
+        """Return where the link to a peer stands, for a meter."""
+        peer = self._peer(name)
+        session = peer.session
+        pair = session.incarnation, session.peer_incarnation
+        return LinkStanding(pair, session.over_count + len(session), session.over_count, peer.idle_rtt_ms.least)
+
     def frames_owed(self) -> dict[str, int]:
         """Return how many frames of this incarnation were ever put for each peer with unacknowledged frames."""
         return {
@@ -267,6 +276,7 @@ class Links:
             log.warning("peer_restarted", broker=self.broker, peer=hello.broker, incarnation=hello.incarnation)
             self._on_new_incarnation(hello.broker)
         peer.connection, connection.peer = connection, hello.broker
+        connection.on_round_trip = peer.idle_rtt_ms.note
         self.counts["connected"] += 1
         for incarnation in (hello.peer_incarnation, hello.former_peer_incarnation):
             if incarnation not in ("", self.incarnation):
