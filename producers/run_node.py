@@ -20,8 +20,8 @@ import structlog
 
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_congestion import WINDOW_MS
 from regraft.overlay.read_inventory import load_inventory
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.read_commands import KafkaUnreachableError
@@ -33,6 +33,7 @@ from regraft.producers.nodes.connectors.connector import ConnectorError
 from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.links.choose_candidates import RENEWED_S, CandidateChoice
 from regraft.producers.nodes.links.run_links import LinkLimits, Links
+from regraft.producers.nodes.node_kinds import kind_error
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
 from regraft.producers.nodes.node_setup import (
     NodeError,
@@ -102,8 +103,8 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 
 def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
     """Return the core with which the node begins, after reading from Kafka where that is."""
-    if inventory.bootstrap.KIND != TreeConfiguration.KIND:
-        raise NodeError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
+    if error := kind_error(inventory, has_groups_once=bool(settings.groups_once)):
+        raise NodeError(f"{settings.inventory_path} has {error}")
     ports.connect(CONNECT_S_MAX)
     ports.withdraw_clients({broker}, CONNECT_S_MAX)
     start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))
@@ -197,7 +198,7 @@ class _NodeRun:
             raise NodeError(
                 f"cannot listen on {host}:{port} ({error.strerror}): check whether another node uses it"
             ) from error
-        beside = [asyncio.create_task(each) for each in (self._join(), self._keep_reading())]
+        beside = [asyncio.create_task(each) for each in (self._join(), self._keep_reading(), self._keep_measuring())]
         try:
             note_begin(self._settings)
             self._guarded(node.begin)()
@@ -220,6 +221,13 @@ class _NodeRun:
         if not self._is_member:
             await ask_to_join(self._node.broker, self._addresses, self._ports, lambda: time.time() * SECOND_MS)
             self._is_member = True
+
+    async def _keep_measuring(self) -> None:
+        """Measure the queues of links, if the overlay routes around congested ones."""
+        measure = self._guarded(self._node.measure_links)
+        while True:
+            await asyncio.sleep(WINDOW_MS / SECOND_MS)
+            measure()
 
     async def _keep_reading(self) -> None:
         """Prove every few seconds that what is meant for the node arrives; read it with another consumer if not."""

@@ -7,7 +7,7 @@ the next to :mod:`producers.brokers.tree_change`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -37,7 +37,6 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.broker_reports import (
     EPOCH_UNKNOWN,
     FROM_THE_DEAD,
@@ -50,7 +49,7 @@ from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.switch_epochs import deliver_or_hold
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
-from regraft.producers.brokers.tree_tables import LOCAL, Entry, RoutingTables, TreePlanUnderWay, TreeState
+from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
@@ -176,20 +175,3 @@ class TreeRouting:
             case End():
                 return self.change.note_end(tables, source, now_ms)
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
-
-
-def subscriptions_in(core: BrokerProtocol) -> Iterator[Entry]:
-    """Return what the tables of all live epochs hold about subscriptions; nothing if the overlay is not a tree."""
-    routing = getattr(core, "routing", None)
-    if isinstance(routing, TreeRouting):
-        for tables in routing.live_tables():
-            yield from tables.entries.values()
-
-
-def is_subscribed(core: BrokerProtocol, subscription: str) -> bool:
-    """Return True if a subscription is in the tables of a live epoch, and nobody has begun to release it."""
-    routing = getattr(core, "routing", None)
-    if not isinstance(routing, TreeRouting):
-        return False
-    entries = (tables.entries.get(subscription) for tables in routing.live_tables())
-    return any(entry is not None and not entry.leaving for entry in entries)

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
-from regraft.producers.brokers.tree_tables import LOCAL, Entry
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.connectors.groups_once import GroupHandlers
 from regraft.producers.nodes.connectors.subject_filters import subject_of_filter
+from regraft.producers.nodes.node_kinds import ListedSubscription, wishes_in
 
 ASK_S_MAX = 2.0  # A broker that does not answer holds up no link for longer.
 REFRESH_S = 10.0  # Between two comparisons with what the core knows: what is wanted no longer ends then.
@@ -54,19 +54,19 @@ class WantedElsewhere:
         """Forget what waits: the incarnation in which it was sent is over."""
         self._held.clear()
 
-    def refresh(self, entries: Callable[[], Iterable[Entry]]) -> None:
+    def refresh(self, entries: Callable[[], Iterable[ListedSubscription]]) -> None:
         """Compare with what the core knows, once in a while: ask for what is missing, and no longer for the rest."""
         now_s = time.monotonic()
         if now_s - self._refresh_s > REFRESH_S and not self._held:
             self._refresh_s = now_s
             listed = list(entries())
-            wanted = {subject_of_filter(entry.filter_) for entry in listed if entry.towards != LOCAL}
-            self._groups.replace((entry.subscription, entry.home, entry.filter_) for entry in listed)
+            wanted = {subject_of_filter(entry.filter_) for entry in listed if entry.is_elsewhere}
+            self._groups.replace((entry.name, entry.home, entry.filter_) for entry in listed)
             self._connector.ask_only(wanted | self._wanted_before)
             self._wanted_before = wanted  # Kept once more: a message that the core keeps for a plan is in no table.
 
     def _hold_or_serve(self, peer: str, messages: deque[Message]) -> None:
-        subjects = {subject_of_filter(one.filter_) for message in messages for one in _subscriptions(message)}
+        subjects = {subject_of_filter(filter_) for message in messages for filter_ in wishes_in(message)}
         for one in (one for message in messages for one in _subscriptions(message)):
             self._groups.note(one.subscription, one.home, one.filter_)
         asked = self._connector.ask_for(subjects) if subjects else None

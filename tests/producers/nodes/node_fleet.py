@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
 from regraft.controller.settings.controller_settings import TransitionLimits
-from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
+from regraft.overlay.link_congestion import WINDOW_MS
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
@@ -50,13 +51,17 @@ class MemoryPorts:
 
 
 class NodeFleet:
-    """Nodes by name; ``proxies`` are by the called node, so cutting one ends all calls to that node."""
+    """Nodes by name; ``proxies`` are by the called node, so cutting one ends all calls to that node.
 
-    def __init__(self, configuration: TreeConfiguration, delays_s: dict[str, float] | None = None) -> None:
+    ``between`` are those of single links, by caller and called node; the caller's name comes first.
+    """
+
+    def __init__(self, configuration: OverlayConfiguration, delays_s: dict[str, float] | None = None) -> None:
         self.configuration = configuration
         self.nodes: dict[str, BrokerNode] = {}
         self.ports: dict[str, MemoryPorts] = {}
         self.proxies: dict[str, LinkProxy] = {}
+        self.between: dict[tuple[str, str], LinkProxy] = {}
         self.listening: dict[str, int] = {}
         self.failures: list[Exception] = []
         self._delays_s = delays_s or {}
@@ -65,6 +70,12 @@ class NodeFleet:
 
     def _port_of(self, broker: str) -> int:
         return self.listening.get(broker, 1)
+
+    async def add_proxy(self, caller: str, called: str) -> LinkProxy:
+        """Let a single link go through a separate proxy; call this before ``begin``."""
+        proxy = self.between[caller, called] = LinkProxy(partial(self._port_of, called))
+        await proxy.start()
+        return proxy
 
     async def begin(self, connectors: dict[str, Connector]) -> None:
         for broker in self.configuration.brokers:
@@ -75,14 +86,20 @@ class NodeFleet:
         self._settling = asyncio.create_task(self._settle())
 
     async def _settle(self) -> None:
+        measured_s = 0.0
         while True:
+            is_due = time.monotonic() - measured_s > WINDOW_MS / 1_000
+            measured_s = time.monotonic() if is_due else measured_s
             for node in list(self.nodes.values()):
                 self.guarded(node.settle_receipts)()
+                if is_due:
+                    self.guarded(node.measure_links)()
             await asyncio.sleep(0.01)
 
     async def begin_node(self, broker: str, connector: Connector, *, is_outside: bool = False) -> None:
         core = core_of(broker, self.configuration, int(time.time() * 1_000), is_outside=is_outside)
-        addresses = {name: ("127.0.0.1", proxy.port) for name, proxy in self.proxies.items()}
+        ways = {name: self.between.get((broker, name), proxy) for name, proxy in self.proxies.items()}
+        addresses = {name: ("127.0.0.1", way.port) for name, way in ways.items()}
 
         def links_of(node: BrokerNode) -> Links:
             return Links(broker, str(core.boot_ms), addresses, self.guarded(node.take), self.guarded(node.lose), LIMITS)
@@ -115,7 +132,7 @@ class NodeFleet:
             self._settling.cancel()
         for broker in list(self.nodes):
             await self.kill(broker)
-        for proxy in self.proxies.values():
+        for proxy in (*self.proxies.values(), *self.between.values()):
             await proxy.close()
 
     async def all_confirmed(self) -> None:
@@ -142,15 +159,20 @@ class NodeFleet:
     ) -> Plan:
         """Bring all brokers to the tree of these links, and clients to other homes; return the plan at its end."""
         before = self.configuration
+        names = tuple(brokers) or before.brokers
+        return await self.execute(TreeConfiguration.of(self.next_epoch(), names, links), change, moves)
+
+    async def execute(
+        self, target: OverlayConfiguration, change: BrokerChange = NO_CHANGE, moves: Sequence[ClientMove] = ()
+    ) -> Plan:
+        """Bring all brokers to an overlay, whose epoch is :meth:`next_epoch`; return the plan at its end."""
+        before = self.configuration
         self._plans += 1
-        target = TreeConfiguration.of(before.epoch + self._plans_tried(), tuple(brokers) or before.brokers, links)
         plan = Plan(
-            f"plan-{self._plans}", before.epoch, target.epoch, 0, (),
-            tuple(sorted(set(before.links) - set(target.links))), tuple(sorted(set(target.links) - set(before.links))),
-            target.links, 0.0, 0.0, PlanPhase.PREPARING, (), begun_by="test",
-            brokers_target=target.brokers, brokers_lost=tuple(sorted(change.lost)), moves=tuple(moves),
+            f"plan-{self._plans}", before.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),
+            begun_by="test", brokers_lost=tuple(sorted(change.lost)), moves=tuple(moves),
         )  # fmt: skip
-        transition = Transition(plan, target, TransitionLimits(resend_ms=200), 1, change)
+        transition = Transition(target.as_target(plan, before), target, TransitionLimits(resend_ms=200), 1, change)
         self._act(transition.start(self._now_ms()))
         while not transition.is_done:
             for result in self._results():
@@ -162,6 +184,10 @@ class NodeFleet:
             self.digest = plan_digest(transition.plan, target)
             self._tried = 0
         return transition.plan
+
+    def next_epoch(self) -> int:
+        """Return the epoch of the next plan: no two have the same one."""
+        return self.configuration.epoch + self._plans_tried()
 
     def _plans_tried(self) -> int:
         self._tried = getattr(self, "_tried", 0) + 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
-from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.client import Role
@@ -25,7 +25,7 @@ LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03",
 class MemorySite:
     """A fleet whose brokers are in memory, and a client at each of them."""
 
-    def __init__(self, configuration: TreeConfiguration = LINE) -> None:
+    def __init__(self, configuration: OverlayConfiguration = LINE) -> None:
         self.fleet = NodeFleet(configuration)
         self.connectors = {broker: MemoryConnector() for broker in configuration.brokers}
         self.published = dict.fromkeys(configuration.brokers, 0)
@@ -51,9 +51,17 @@ class MemorySite:
             await asyncio.sleep(0.01)
 
 
-def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: TreeConfiguration = LINE) -> None:
+def run_site(
+    steps: Callable[[MemorySite], Awaitable[None]],
+    configuration: OverlayConfiguration = LINE,
+    apart: Collection[tuple[str, str]] = (),
+) -> None:
+    """Run steps on a site; the links ``apart`` have separate proxies."""
+
     async def run() -> None:
         site = MemorySite(configuration)
+        for link in apart:
+            await site.fleet.add_proxy(*link)
         for connector in site.connectors.values():
             connector.want("data.*")
         try:
@@ -87,6 +95,7 @@ def test_swaps_with_cuts_lose_nothing() -> None:
 
         others = [asyncio.create_task(publish()), asyncio.create_task(cut())]
         for _ in range(6):
+            assert isinstance(site.fleet.configuration, TreeConfiguration)
             target = random_swaps(site.fleet.configuration, 1, 3, rng)
             plan = await site.fleet.change_to(target.links)
             assert plan.phase is PlanPhase.VERIFYING

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe, Unadvertise
+from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe, Unadvertise, VectorBit
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.nodes import wanted_elsewhere
 from regraft.producers.nodes.connectors.groups_once import GroupHandlers
@@ -121,6 +121,21 @@ def test_what_is_behind_a_subscription_waits_for_the_broker_in_order() -> None:
         connector.answer.set_result(None)
         await asyncio.sleep(0)
         assert [message for peer, message in served if peer == "b02"] == [first, *behind]
+
+    run(steps)
+
+
+def test_a_cluster_that_wants_something_waits_for_the_broker_as_well() -> None:
+    """What it wants is unknown, so that everything is asked for; a cluster that wants nothing waits for nothing."""
+
+    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
+        none, some_ = VectorBit(0, "p", 0, False), VectorBit(0, "p", 0, True)
+        wanted.take("b02", none)
+        wanted.take("b02", some_)
+        assert (served, connector.asked) == ([("b02", none)], [[">"]])
+        connector.answer.set_result(None)
+        await asyncio.sleep(0)
+        assert served == [("b02", none), ("b02", some_)]
 
     run(steps)
 
