@@ -16,7 +16,7 @@ WINDOW_S = WINDOW_MS / 1_000
 
 
 class Link:
-    """A link of so many frames per window at most, whose acknowledgements take so many windows."""
+    """A link with a round trip of some windows, and a limit of frames per window."""
 
     def __init__(self, rtt_windows: int, per_window_max: float = float("inf")) -> None:
         self.rtt_windows, self.per_window_max = rtt_windows, per_window_max
@@ -28,7 +28,7 @@ class Link:
         return LinkStanding(self.pair, self.put, self.over, self.rtt_windows * WINDOW_MS)
 
     def run(self, meter: LinkMeter, puts: list[int]) -> Iterator[QueueWindow]:
-        """Put so many frames in each window; yield what the meter says after it."""
+        """Put these numbers of frames, window by window; yield what the meter says after each."""
         for number, count in enumerate(puts):
             self.put += count
             self.passed = int(min(self.passed + self.per_window_max, self.put))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
@@ -195,13 +196,16 @@ class AmqpAtServer:
 class RealSite:
     """Servers, nodes, and at each server a publisher and a subscriber to all data."""
 
-    def __init__(self, kind: str, directory: Path) -> None:
-        self.fleet = NodeFleet(LINE, DELAYS_S)
-        kinds = kind.split(", ") * len(BROKERS)
-        self.kind_of = dict(zip(BROKERS, (KINDS[each] for each in kinds), strict=False))
-        self.servers = {broker: self.kind_of[broker][0](broker, directory) for broker in BROKERS}
+    def __init__(self, kind: str, directory: Path, configuration: OverlayConfiguration = LINE) -> None:
+        self.fleet = NodeFleet(configuration, DELAYS_S)
+        self.brokers = configuration.brokers
+        for each in kind.split(", "):
+            needs(each)
+        kinds = kind.split(", ") * len(self.brokers)
+        self.kind_of = dict(zip(self.brokers, (KINDS[each] for each in kinds), strict=False))
+        self.servers = {broker: self.kind_of[broker][0](broker, directory) for broker in self.brokers}
         self.clients: dict[str, Any] = {}
-        self.published = dict.fromkeys(BROKERS, 0)
+        self.published = dict.fromkeys(self.brokers, 0)
         self.ledger = NodeLedger()
 
     async def begin(self) -> None:
@@ -219,22 +223,23 @@ class RealSite:
             self.clients[broker] = await self.kind_of[broker][1].at(server, take)
         await self.fleet.all_confirmed()
 
-    async def publish(self, broker: str) -> None:
+    async def publish(self, broker: str, size_bytes: int = 0) -> None:
         number = self.published[broker]
         self.published[broker] += 1
-        await self.clients[broker].publish(broker, str(number).encode())
+        await self.clients[broker].publish(broker, str(number).encode().ljust(size_bytes))
 
-    async def publish_until(self, stop: asyncio.Event, brokers: tuple[str, ...] = BROKERS) -> None:
+    async def publish_until(self, stop: asyncio.Event, brokers: tuple[str, ...] = ()) -> None:
         while not stop.is_set():
-            for broker in brokers:
+            for broker in brokers or self.brokers:
                 await self.publish(broker)
             await asyncio.sleep(0.005)
 
-    def owed(self, brokers: tuple[str, ...] = BROKERS) -> dict[tuple[str, str], range]:
+    def owed(self, brokers: tuple[str, ...] = ()) -> dict[tuple[str, str], range]:
         """Return what is owed: every client gets everything, including what is published at its own server."""
+        brokers = brokers or self.brokers
         return {(a, b): range(self.published[a]) for a in brokers for b in brokers}
 
-    async def all_there(self, brokers: tuple[str, ...] = BROKERS) -> None:
+    async def all_there(self, brokers: tuple[str, ...] = ()) -> None:
         owed = self.owed(brokers)
         while any(len(self.ledger.came.get(pair, ())) < len(numbers) for pair, numbers in owed.items()):
             await asyncio.sleep(0.02)
@@ -257,22 +262,25 @@ KINDS: dict[str, tuple[Any, Any, Callable[[Any, str], Connector]]] = {
 
 @pytest.fixture(params=["nats", "mqtt", "amqp, nats, mqtt"])
 def run_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[RealSite], Awaitable[None]]], None]:
-    for kind in request.param.split(", "):
-        needs(kind)
+    return partial(run_real_site, RealSite(request.param, tmp_path))
 
-    def run(steps: Callable[[RealSite], Awaitable[None]]) -> None:
-        async def go() -> None:
-            site = RealSite(request.param, tmp_path)
-            try:
-                await site.begin()
-                await asyncio.wait_for(steps(site), PATIENCE_S)
-            finally:
-                await site.close()
-            assert site.fleet.failures == []
 
-        asyncio.run(go())
+def run_real_site(
+    site: RealSite, steps: Callable[[RealSite], Awaitable[None]], apart: Collection[tuple[str, str]] = ()
+) -> None:
+    """Run steps on a site from its begin to its end; the links ``apart`` have separate proxies."""
 
-    return run
+    async def go() -> None:
+        for link in apart:
+            await site.fleet.add_proxy(*link)
+        try:
+            await site.begin()
+            await asyncio.wait_for(steps(site), PATIENCE_S)
+        finally:
+            await site.close()
+        assert site.fleet.failures == []
+
+    asyncio.run(go())
 
 
 def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:
@@ -283,6 +291,7 @@ def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:
         stop = asyncio.Event()
         publishing = asyncio.create_task(site.publish_until(stop))
         for _ in range(6):
+            assert isinstance(site.fleet.configuration, TreeConfiguration)
             target = random_swaps(site.fleet.configuration, 1, 3, rng)
             changing = asyncio.create_task(site.fleet.change_to(target.links))
             for _ in range(2):
