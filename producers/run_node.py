@@ -151,6 +151,7 @@ class _NodeRun:
             settings.heartbeats,
         )
         self._node.wanted.guard = self._guarded
+        self._node.congestion.takes_detours = settings.detours
 
     def _links_of(self, node: BrokerNode) -> Links:
         silence_ms_max = self._settings.link_silence_ms_max
@@ -224,7 +225,7 @@ class _NodeRun:
 
     async def _keep_measuring(self) -> None:
         """Measure the queues of links, if the overlay routes around congested ones."""
-        measure = self._guarded(self._node.measure_links)
+        measure = self._guarded(self._node.congestion.measure)
         while True:
             await asyncio.sleep(WINDOW_MS / SECOND_MS)
             measure()
@@ -318,6 +319,7 @@ class _NodeRun:
             "is_reading": self._health.is_reading,
             "interests": node.clients.interest_count,
             "publishers": node.clients.publisher_count,
+            "congested_links": sorted(node.congestion.congested),
             "held_deliveries": len(core.held_notifications),
             "receipts_waiting": len(node.receipts),
             "messages": {**node.counts, **node.clients.counts, **self._connector.counts},

@@ -47,14 +47,14 @@ from regraft.producers.nodes.connectors.connector import Connector, LocalMessage
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.producers.nodes.connectors.groups_once import GroupHandlers, excluded_groups
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
-from regraft.producers.nodes.links.meter_links import LinkMeter
 from regraft.producers.nodes.links.run_links import Links
 from regraft.producers.nodes.node_clients import NodeClients
-from regraft.producers.nodes.node_kinds import is_subscribed, loads_of, subscriptions_in
+from regraft.producers.nodes.node_kinds import is_subscribed, subscriptions_in
 from regraft.producers.nodes.receipts import Receipts
 from regraft.producers.nodes.reply_inboxes import ReplyInboxes
 from regraft.producers.nodes.reported_clients import ReportedClients
 from regraft.producers.nodes.wanted_elsewhere import WantedElsewhere
+from regraft.producers.nodes.watch_congestion import CongestionWatch
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.sampled_blocks import FULL, Sampling
 from regraft.schemas.split_batch import split_batch
@@ -66,7 +66,6 @@ CELLS_KEPT_S = 120
 CONSIDERED_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
 LINK_FULL, IMPOSSIBLE, ELSEWHERE = "link_full", "impossible_message", "handled_elsewhere"
-CONGESTED, DIVERTED = "congested_link_windows", "clusters_diverted"
 PEER_LOST = "peer_lost"  # In place of a plan's name: this result answers no command.
 
 
@@ -115,7 +114,7 @@ class BrokerNode:
         self.links = links_of(self)
         self.links.roaming = connector.roaming
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, connector.release)
-        self._loads, self._meter = loads_of(core), LinkMeter(self.links.standing)
+        self.congestion = CongestionWatch(core, self.links, self.counts)
         self._checks = ConnectorChecks(self.broker, self.counts, connector.release)  # For any connector.
         self._inboxes = ReplyInboxes(self._want, self._note_message)
         self._checks.begin(self._inboxes.note_interest, self._inboxes.take)
@@ -361,13 +360,6 @@ class BrokerNode:
         self.counts["delivered" if is_handed_over else "not_handed_over"] += 1
 
     # --- telemetry ---------------------------------------------------------------------------------------------------
-
-    def measure_links(self) -> None:
-        """Let the core learn, once in each :data:`WINDOW_MS`, the traffic of its links, if it routes by that."""
-        if self._loads is not None:
-            self._loads.observe(self._meter.windows(self.core.live_neighbours, time.monotonic()))
-            self.counts[CONGESTED] += len(self._loads.hot)
-            self.counts[DIVERTED] = self._loads.diverted
 
     def flush(self, *, is_last: bool = False) -> None:
         """Send a batch of telemetry if it has news or is due; the last one includes counts of spans not ended."""

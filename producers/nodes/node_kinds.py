@@ -1,4 +1,4 @@
-"""What a node reads from its core: the subscriptions that its connector must ask for, and whom congestion concerns.
+"""What a node reads from its core: on which overlays it can run, and what its connector must ask for.
 
 Nodes run on trees and on structured cyclic overlays. On a tree, a broker knows each subscription that wants something
 of it. On a structured cyclic overlay it knows those of its own cluster; of another cluster only that it wants
@@ -16,7 +16,7 @@ from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe, VectorBit
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.match_content import Filter
-from regraft.producers.brokers.scot_routing import LinkLoads, ScotBroker
+from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.brokers.scot_tables import LOCAL as SCOT_LOCAL
 from regraft.producers.brokers.tree_routing import TreeRouting
 from regraft.producers.brokers.tree_tables import LOCAL as TREE_LOCAL
@@ -86,8 +86,3 @@ def wishes_in(message: Message) -> list[Filter]:
     if any(isinstance(each, VectorBit) and each.is_on for each in messages):
         wishes.append(EVERYTHING)
     return wishes
-
-
-def loads_of(core: BrokerProtocol) -> LinkLoads | None:
-    """Return what must learn the traffic of the core's links; None if it routes around nothing."""
-    return core.links if isinstance(core, ScotBroker) else None

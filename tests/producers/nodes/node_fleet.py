@@ -93,7 +93,7 @@ class NodeFleet:
             for node in list(self.nodes.values()):
                 self.guarded(node.settle_receipts)()
                 if is_due:
-                    self.guarded(node.measure_links)()
+                    self.guarded(node.congestion.measure)()
             await asyncio.sleep(0.01)
 
     async def begin_node(self, broker: str, connector: Connector, *, is_outside: bool = False) -> None:

@@ -29,7 +29,7 @@ def test_plans_exchange_slots_and_links_while_clients_publish(site: RealSite) ->
 
     async def steps(site: RealSite) -> None:
         for node in site.fleet.nodes.values():
-            cast(Any, node.core).links.is_dynamic = False  # On a busy machine detours would change the order.
+            node.congestion.takes_detours = False  # On a busy machine detours would change the order.
         stop = asyncio.Event()
         publishing = asyncio.create_task(site.publish_until(stop))
         for regions, links in ((SIX.regions, RELINKED), (EXCHANGED, RELINKED), (SIX.regions, SIX.region_links)):
@@ -61,8 +61,8 @@ def test_clusters_behind_a_slow_link_are_left_to_another_broker(site: RealSite) 
         account = site.ledger.account(site.owed())
         assert (account["lost"], account["repeated"], account["unexpected"]) == (0, 0, 0)
         sent = node.links.sample("b02").messages_in - before
-        assert loads.diverted > FLOOD / 4
-        assert sent < FLOOD
+        assert loads.diverted > FLOOD / 2
+        assert sent < FLOOD / 2
         link.bytes_per_s = None
         while loads.hot:
             await asyncio.sleep(0.01)

@@ -1,0 +1,55 @@
+"""Let a core that routes around congested links learn the queues of a node's links, and count what it does then.
+
+In: the links' counts, every 50 ms. Out: measurements for the core. Which links are congested is decided there
+(:mod:`producers.brokers.scot_routing`). On a tree there is only one way, so nothing is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from regraft.overlay.link_congestion import LENGTH
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.scot_routing import ScotBroker
+from regraft.producers.nodes.links.meter_links import LinkMeter
+from regraft.producers.nodes.links.run_links import Links
+
+CONGESTED, DIVERTED = "congested_link_windows", "clusters_diverted"
+
+
+class CongestionWatch:
+    """The watch of one node; ``counts`` are the node's.
+
+    It lets the core judge a queue by its length: over TCP, what has left a queue is known a round trip late, and once
+    everything takes a detour, nothing enters, so that CE is 0 although the queue is as long as before.
+    """
+
+    def __init__(self, core: BrokerProtocol, links: Links, counts: Counter[str]) -> None:
+        self._core, self._counts = core, counts
+        self._loads = core.links if isinstance(core, ScotBroker) else None
+        self._meter = LinkMeter(links.standing)
+        if self._loads is not None:
+            self._loads.rule = LENGTH
+
+    def measure(self) -> None:
+        """Measure all links; call it every :data:`overlay.link_congestion.WINDOW_MS`."""
+        if self._loads is not None:
+            self._loads.observe(self._meter.windows(self._core.live_neighbours, time.monotonic()))
+            self._counts[CONGESTED] += len(self._loads.hot)
+            self._counts[DIVERTED] = self._loads.diverted
+
+    @property
+    def takes_detours(self) -> bool:
+        """Whether notifications go around congested links."""
+        return self._loads is not None and self._loads.is_dynamic
+
+    @takes_detours.setter
+    def takes_detours(self, takes: bool) -> None:
+        if self._loads is not None:
+            self._loads.is_dynamic = takes
+
+    @property
+    def congested(self) -> frozenset[str]:
+        """The peers behind congested links."""
+        return frozenset() if self._loads is None else self._loads.hot
