@@ -29,8 +29,8 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     that region's brokers stand in there for the other clusters. Each choice prefers brokers within ``degree_max``
     links, else the one least above. Clients of a lost broker go to the one that has its slot; publishers that would
     load it above its cap go nearby. The traffic is not costed: both costs are 0. A cluster with no broker left, and
-    none joining, is given up: the others are renumbered, and clients go to the nearest broker of the region. Raises
-    ValueError if no broker is left.
+    none joining, is given up: the others are renumbered, and clients go to the nearest broker of the region. If clients
+    stay, none moves: those of a lost broker are lost with it. Raises ValueError if no broker is left.
     """
     brokers = task.brokers_after(present)
     draft = _RepairDraft.of(present, task.fleet, degree_max)
@@ -43,7 +43,8 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     # A publisher is announced at its next home by an overlay that has both.
     shared = [broker for broker in target.brokers if broker in present.slots] or list(target.brokers)
     open_to = [broker for broker in shared if broker not in task.avoided] or shared
-    emptied, homes = task.emptied(present), {name: at for name, at in present.homes if at in target.neighbours}
+    emptied = frozenset() if task.fleet.clients_stay else task.emptied(present)
+    homes = {name: at for name, at in present.homes if at in target.neighbours}
     goes_to = {broker: _open_successor(successors[broker], open_to, task.fleet) for broker in emptied}
     moves = tuple(ClientMove(name, home, goes_to[home]) for name, home in sorted(present.homes) if home in goes_to)[
         : task.moves_max
@@ -51,7 +52,7 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     placed = target.with_homes(homes | {move.client: move.home_to for move in moves})
     moves, loaded = homes_within_caps(ScotLoads(placed, task), moves, open_to)
     placed = target.with_homes(homes | {move.client: move.home_to for move in moves})
-    subscribers = tuple(HomeMove(broker, goes_to[broker]) for broker in sorted(task.change.left))
+    subscribers = tuple(HomeMove(broker, goes_to[broker]) for broker in sorted(task.change.left & goes_to.keys()))
     exceeded = (*draft.exceeded(), *loaded)
     reason = _reason(task, target, successors, joining, moves)
     if exceeded:

@@ -32,6 +32,17 @@ def test_a_neighbour_in_the_cluster_stands_in_for_a_dead_broker() -> None:
     assert repair.target.home_of == {"p": "b01", "q": "b00"}
 
 
+def test_clients_of_real_brokers_do_not_move() -> None:
+    """Neither publishers of a dead broker nor clients of a leaving one move if clients stay; slots go to a stand-in."""
+    for change in (BrokerChange(lost=frozenset({"b04"})), BrokerChange(left=frozenset({"b04"}))):
+        for stay in (False, True):
+            repair = repaired_scot(SCOT, RepairTask(change, replace(FLEET, clients_stay=stay)), CAP)
+            assert isinstance(repair.target, ScotConfiguration)
+            assert repair.target.regions == (NAMES[0:3], ("b03", "b01", "b05"), NAMES[6:9])
+            assert bool(repair.moves) is not stay
+            assert bool(repair.subscribers_moved) is (not stay and bool(change.left))
+
+
 def test_the_stand_in_keeps_its_cap_if_possible() -> None:
     """b02 dies in a line of four regions: b00 at the end gets 3 links, b06 would get 4; a cap of 2 is exceeded."""
     line = ScotConfiguration(0, tuple(zip(NAMES[0:8:2], NAMES[1:8:2], strict=True)), ((0, 1), (1, 2), (2, 3)))
