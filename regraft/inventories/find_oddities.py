@@ -12,6 +12,7 @@ import numpy as np
 from regraft.inventories.found_brokers import counted
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.nodes.node_kinds import kind_error
 from regraft.schemas.texts import name_some
 
 TRIANGLE_BROKERS_MAX = 1_000  # Some seconds; the work grows with the cube.
@@ -85,8 +86,8 @@ def _agents(inventory: Inventory) -> Iterator[str]:
 
 
 def _clients(inventory: Inventory) -> Iterator[str]:
-    if inventory.clients_stay and not isinstance(inventory.bootstrap, TreeConfiguration):
-        yield f"clients_stay is true on a {inventory.bootstrap.KIND}: nodes run on trees only"
+    if inventory.clients_stay and (error := kind_error(inventory)):
+        yield f"clients_stay is true on {error}"
 
 
 def _listed(names: list[str]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors.find_connectors import known_names
+from regraft.producers.nodes.node_kinds import kind_error
 from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.texts import name_near
@@ -95,7 +95,9 @@ def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, di
     ``shared`` holds settings of all nodes, ``directory`` is where the files will be on each machine.
     Raises SourceError.
     """
-    errors = [*_inventory_errors(inventory), *_row_errors(inventory, rows)]
+    settings = [shared.get("node", {}), *(row.settings.get("node", {}) for row in rows)]
+    has_groups = any(each.get("groups_once") for each in settings)
+    errors = [*_inventory_errors(inventory, has_groups), *_row_errors(inventory, rows)]
     tables: dict[str, Tables] = {}
     for row in rows:
         try:
@@ -114,10 +116,10 @@ def node_files(inventory: Inventory, rows: Sequence[NodeRow], shared: Tables, di
     return files
 
 
-def _inventory_errors(inventory: Inventory) -> Iterator[str]:
-    if not isinstance(inventory.bootstrap, TreeConfiguration):
-        yield f"the inventory holds a {inventory.bootstrap.KIND}: nodes run on trees only"
-    if not inventory.clients_stay:
+def _inventory_errors(inventory: Inventory, has_groups: bool) -> Iterator[str]:
+    if error := kind_error(inventory, has_groups_once=has_groups):
+        yield f"the inventory holds {error}"
+    elif not inventory.clients_stay:
         yield 'the inventory has no "clients_stay": true: next to real brokers clients stay where they connect'
 
 

@@ -52,12 +52,12 @@ def test_brokers_without_agents_among_others_are_named() -> None:
     ]
 
 
-def test_nodes_need_trees() -> None:
-    """Clients that stay are those of nodes, which run on trees only."""
+def test_nodes_run_on_no_ring() -> None:
+    """Clients that stay are those of nodes."""
     ring = RingConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
     costs = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
     assert find_oddities(Inventory(ring.brokers, np.ones(3), costs, 2, ring, clients_stay=True)) == [
-        "clients_stay is true on a ring: nodes run on trees only"
+        "clients_stay is true on a ring: nodes are brokers of a tree or of a structured cyclic overlay (scot)"
     ]
 
 

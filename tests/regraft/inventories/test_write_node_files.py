@@ -12,6 +12,7 @@ from regraft.inventories.write_node_files import node_files, read_nodes
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.nodes.mqtt.connect_mqtt import MqttSettings
 from regraft.settings.run_settings import load_settings
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -84,10 +85,14 @@ def test_all_that_is_wrong_is_listed_with_its_line(tmp_path: Path) -> None:
 
 
 def test_nodes_of_a_ring_are_refused(tmp_path: Path) -> None:
-    """Nodes run on trees."""
+    """Nodes run on trees and on structured cyclic overlays, there without groups that handle each message once."""
     ring = RingConfiguration.hashed(0, 32, INVENTORY.brokers)
-    with pytest.raises(SourceError, match="the inventory holds a ring: nodes run on trees only"):
+    with pytest.raises(SourceError, match="the inventory holds a ring: nodes are brokers of a tree or"):
         node_files(replace(INVENTORY, bootstrap=ring), read_nodes(table_of(tmp_path, TABLE)), {}, "/d")
+    scot = replace(INVENTORY, bootstrap=ScotConfiguration(0, (("b00", "b01"), ("b00", "b02")), ((0, 1),)))
+    assert node_files(scot, read_nodes(table_of(tmp_path, TABLE)), {}, "/d")
+    with pytest.raises(SourceError, match=r"node\.groups_once is set"):
+        node_files(scot, read_nodes(table_of(tmp_path, TABLE)), {"node": {"groups_once": ["workers"]}}, "/d")
 
 
 def test_a_list_that_is_not_one_is_named(tmp_path: Path) -> None:
