@@ -16,10 +16,10 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
-from regraft.producers.emulator.measure_bursts import BurstMeter
 from regraft.producers.emulator.meter_queues import LinkMeter
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring, place_scot
 from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.workloads.burst_detours import BurstDetours
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.checkin_workload import CheckinWorkload
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings
@@ -34,27 +34,18 @@ class ScotWorkload(StockWorkload):
     ) -> None:
         super().__init__(overlay, settings, rng)
         self._emulated = overlay
-        self._detours = detours
-        self._burst_count = 0
         self.links = LinkMeter(overlay)
-        self.bursts = BurstMeter()
-        self.links.is_dynamic = detours is Detours.ALWAYS
-        self.on_burst = self._note_burst
+        self.bursts = BurstDetours(detours, self._set_dynamic, lambda: overlay.env.now)
+        self.on_burst = self.bursts.note
+
+    def _set_dynamic(self, is_dynamic: bool) -> None:
+        self.links.is_dynamic = is_dynamic
 
     def start(self) -> None:
         """Connect all clients and begin measuring."""
-        self._emulated.ledger.watch = self.bursts.take
+        self._emulated.ledger.watch = self.bursts.meter.take
         self.links.start()
         super().start()
-
-    def _note_burst(self, has_begun: bool) -> None:
-        if not has_begun:
-            self.bursts.end(self._emulated.env.now)
-            return
-        self._burst_count += 1
-        if self._detours is Detours.ALTERNATE:
-            self.links.is_dynamic = self._burst_count % 2 == 0
-        self.bursts.begin(self._emulated.env.now, is_dynamic=self.links.is_dynamic)
 
     def counts(self) -> dict[str, Any]:
         """Return the status file's figures on congestion and bursts."""
@@ -62,7 +53,6 @@ class ScotWorkload(StockWorkload):
         return {
             "clusters_diverted": sum(core.links.diverted for core in cores if isinstance(core, ScotBroker)),
             "congested_link_windows": self.links.congested_windows,
-            "bursts_begun_ms": self.bursts.begun_ms,
             **self.bursts.figures(),
         }
 

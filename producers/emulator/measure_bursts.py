@@ -43,11 +43,15 @@ class BurstMeter:
 
     def take(self, notification: Notification, now_ms: float) -> None:
         """Count a delivered notification in the burst during which it was published."""
+        self.note(notification.publish_ms, now_ms)
+
+    def note(self, published_ms: float, now_ms: float) -> None:
+        """Count a delivery by when the notification was published."""
         for burst in reversed(self._bursts):
-            if notification.publish_ms >= burst.from_ms:
-                if notification.publish_ms <= burst.to_ms:
+            if published_ms >= burst.from_ms:
+                if published_ms <= burst.to_ms:
                     burst.last_ms = now_ms
-                    burst.delays_ms[min(round(now_ms - notification.publish_ms), DELAY_MS_MAX)] += 1
+                    burst.delays_ms[min(round(now_ms - published_ms), DELAY_MS_MAX)] += 1
                 return
 
     @property
