@@ -23,8 +23,9 @@ import structlog
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_congestion import WINDOW_MS
 from regraft.overlay.read_inventory import load_inventory
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_names
@@ -33,10 +34,13 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nodes.broker_node import NodePorts
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
+from regraft.producers.nodes.node_kinds import kind_error
 from regraft.producers.real_fleet.broker_kinds import BrokerKind, ServerAddress, broker_kind
 from regraft.producers.real_fleet.fleet_clients import FleetClients
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes
 from regraft.producers.real_fleet.fleet_outages import FleetOutages
+from regraft.producers.workloads.burst_detours import BurstDetours
+from regraft.producers.workloads.stock_settings import Detours
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
 from regraft.schemas.plan import Plan
@@ -70,8 +74,8 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
     if errors := settings.errors():
         raise ValueError("; ".join(errors))
     inventory = load_inventory(settings.inventory_path)
-    if inventory.bootstrap.KIND != TreeConfiguration.KIND:
-        raise FleetError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
+    if refused := kind_error(inventory):
+        raise FleetError(f"{settings.inventory_path} has {refused}")
     outages = [with_names(outage_of(text), inventory) for text in settings.outages]
     with ExitStack() as held:
         ports = KafkaPorts(
@@ -164,9 +168,16 @@ class RealFleet:
         self._clients = FleetClients(kind, urls, self._env, start, _now_ms, self._delay_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
         confirmed, sampling = self._clients.note_confirmed, settings.sampling
+        bytes_per_ms = settings.link_bytes_per_ms
         self._nodes = FleetNodes(
-            inventory, start, ports, self._connector_of, _now_ms, sampling, confirmed, settings.heartbeats
-        )
+            inventory, start, ports, self._connector_of, _now_ms, sampling, confirmed, settings.heartbeats,
+            self._clients.note_detour, None if bytes_per_ms is None else bytes_per_ms * SECOND_MS,
+        )  # fmt: skip
+        self._bursts: BurstDetours | None = None
+        if isinstance(inventory.bootstrap, ScotConfiguration):
+            self._bursts = BurstDetours(Detours(settings.detours), self._nodes.set_detours, _now_ms)
+            self._workload.on_burst = self._bursts.note
+            self._clients.ledger.watch = self._bursts.meter.note
         rng = random.Random(f"outages {settings.seed}")
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 
@@ -215,6 +226,7 @@ class RealFleet:
             (LEAVE_S, self._clients.end_leaving),
             (LEAVE_S, self._clients.follow_agents),
             (LEAVE_S, self._outages.watch),
+            (WINDOW_MS / SECOND_MS, self._nodes.measure_links),
             (STATUS_S, self._sample),
             (STATUS_S, self._write_status),
         ]
@@ -234,7 +246,9 @@ class RealFleet:
     def _advance(self) -> None:
         now_ms = _now_ms()
         self._behind_ms = now_ms - self._env.now
-        self._clients.must_wait = self._behind_ms > BEHIND_MS_MAX or self._clients.ledger.is_late(now_ms)
+        # With a bandwidth, what is late may wait for that, not for the machine.
+        is_late = self._settings.link_bytes_per_ms is None and self._clients.ledger.is_late(now_ms)
+        self._clients.must_wait = self._behind_ms > BEHIND_MS_MAX or is_late
         if now_ms > self._env.now:
             self._env.run(until=now_ms)
         if self._workload.regime_changed_ms:
@@ -247,6 +261,9 @@ class RealFleet:
     def _sample(self) -> None:
         asked = self._ports.requested_share()
         self._nodes.sample(self._settings.sampling.at_most(asked.power if asked else 0))
+
+    def _burst_status(self) -> Mapping[str, object]:
+        return {} if self._bursts is None else {**self._nodes.congestion(), **self._bursts.figures()}
 
     # --- status ------------------------------------------------------------------------------------------------------
 
@@ -265,6 +282,7 @@ class RealFleet:
                 **self._nodes.status(),
                 **self._clients.status(),
                 **self._outages.status(),
+                **self._burst_status(),
                 "telemetry_batches_written": self._ports.telemetry.written.total(),
                 "records_waiting": sum(writer.waiting_count for writer in writers),
                 "records_lost": sum(writer.lost.total() for writer in writers),

@@ -95,6 +95,7 @@ class BrokerNode:
         self.broker = core.broker
         self.counts: Counter[str] = Counter()
         self.counters = QueueCounters()
+        self.on_detour: Callable[[CarriedNotification], None] = lambda _: None  # Before it is handed over.
         self._ports, self._now_ms = ports, now_ms
         self._cells = DeliveryCells(CELLS_KEPT_S, sampling)
         self._batches_sent = 0
@@ -337,6 +338,8 @@ class BrokerNode:
 
     def _deliver(self, notification: CarriedNotification, subscriptions: Sequence[str]) -> None:
         self._reported.note_delivered(notification, subscriptions)
+        if notification.is_detour:
+            self.on_detour(notification)
         if notification.home == self.broker:
             return  # The broker has already delivered it to its own clients.
         arriving, is_private = self._agents.arriving_among(subscriptions)

@@ -21,7 +21,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -43,7 +43,7 @@ AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere aga
 
 @dataclass
 class Death:
-    """One broker's death. For each overlay of the moment, ``parts`` maps each other broker to the part it was left in.
+    """One broker's death. For each overlay of the moment, ``separations`` says whether it lay between two brokers.
 
     ``held_since_ms`` is when it began to hold what it could not forward because a link was cut; infinite if none was.
     ``repaired_ms`` and ``returned_ms`` are infinite until they are known.
@@ -51,7 +51,7 @@ class Death:
 
     broker: str
     at_ms: float
-    parts: list[Mapping[str, int]]
+    separations: list[Callable[[str, str], bool]]
     repaired_ms: float = math.inf
     returned_ms: float = math.inf
     held_since_ms: float = math.inf
@@ -62,7 +62,7 @@ class Death:
             return False
         if self.broker in (home, receiver):
             return published_ms < self.returned_ms + AFTER_RETURN_MS
-        is_apart = any(part_of.get(home) != part_of.get(receiver) for part_of in self.parts)
+        is_apart = any(separates(home, receiver) for separates in self.separations)
         return is_apart and published_ms < self.repaired_ms + AFTER_REPAIR_MS
 
 
@@ -105,6 +105,7 @@ class _Subscription(_Placed):
     begun_ms: float
     first: int | None = None
     newest: int = -1
+    is_newest_by_detour: bool = False
     missing: set[int] = field(default_factory=set)
     owed_until: int | None = None
     leaves_ms: float = math.inf
@@ -124,6 +125,8 @@ class ClientLedger:
         self._delivery_ms = 0.0
         self._delivered_remote = 0
         self._delivery_ms_max = 0.0
+        self._detours: dict[tuple[str, str], set[int]] = {}
+        self.watch: Callable[[float, float], None] = lambda _published_ms, _now_ms: None
         self._late_ms = -math.inf  # When a notification last arrived late.
 
     def __len__(self) -> int:
@@ -169,18 +172,11 @@ class ClientLedger:
         if account.owed_until is not None and number > account.owed_until:
             self._counts["concurrent"] += 1
             return
-        if account.first is None:
-            account.first = account.newest = number
-        elif number > account.newest:
-            account.missing.update(self._owed(account, range(account.newest + 1, number)))
-            account.newest = number
-        elif number in account.missing:
-            account.missing.discard(number)
-            self._counts["out_of_order"] += 1
-        else:
-            self._counts["out_of_order" if number < account.first else "repeated"] += 1
+        is_by_detour = number in self._detours.get((account.publisher, account.home), ())
+        if not self._take_in_order(account, number, is_by_detour=is_by_detour):
             return
         self._counts["delivered"] += 1
+        self.watch(publisher.times_ms[number], now_ms)
         if publisher.home != account.home:
             took_ms = max(now_ms - publisher.times_ms[number], 0.0)
             self._delivered_remote += 1
@@ -188,6 +184,24 @@ class ClientLedger:
             self._delivery_ms_max = max(self._delivery_ms_max, took_ms)
             if took_ms > LATE_MS_MAX:
                 self._late_ms = now_ms
+
+    def _take_in_order(self, account: _Subscription, number: int, *, is_by_detour: bool) -> bool:
+        """Note which number has come, and whether it is late; return False if it is not delivered now."""
+        if account.first is None or number > account.newest:
+            if account.first is None:
+                account.first = number
+            else:
+                account.missing.update(self._owed(account, range(account.newest + 1, number)))
+            account.newest, account.is_newest_by_detour = number, is_by_detour
+            return True
+        is_due = number in account.missing
+        if is_due or number < account.first:
+            self._counts["out_of_order"] += 1
+            self._counts["out_of_order_on_detours"] += is_by_detour or account.is_newest_by_detour
+        else:
+            self._counts["repeated"] += 1
+        account.missing.discard(number)
+        return is_due
 
     def is_late(self, now_ms: float) -> bool:
         """Return True if deliveries of the last second were late without an outage of a link: the machine is busy."""
@@ -202,6 +216,10 @@ class ClientLedger:
             owed_from_ms = min(owed_from_ms, self._confirmed_ms.get((known.publisher, known.home), math.inf))
         times_ms = self._publishers[known.publisher].times_ms
         return range(bisect_left(times_ms, owed_from_ms, numbers.start, numbers.stop), numbers.stop)
+
+    def note_detour(self, publisher: str, number: int, broker: str) -> None:
+        """Note that a notification comes to a broker around congested links, before it is handed over there."""
+        self._detours.setdefault((publisher, broker), set()).add(number)
 
     def leave(self, subscription: str, now_ms: float) -> None:
         """Note that a client wants nothing that is published from now on."""
@@ -271,6 +289,7 @@ class ClientLedger:
             excused=counts["excused"],
             repeated=counts["repeated"],
             out_of_order=counts["out_of_order"],
+            out_of_order_on_detours=counts["out_of_order_on_detours"],
             unexpected=counts["unexpected"],
             outstanding=outstanding,
             concurrent=counts["concurrent"],

@@ -22,6 +22,7 @@ import structlog
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.connectors.groups_once import parts_of
+from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.producers.real_fleet.broker_kinds import BrokerKind
 from regraft.producers.real_fleet.client_ledger import ClientLedger
 from regraft.producers.real_fleet.fleet_agents import Delay, FleetAgents
@@ -177,6 +178,11 @@ class FleetClients:
         """Note that the overlay carries a subject to a broker from now on, or no longer does."""
         publisher = parts_of(subject)[0].removeprefix(SUBJECT)
         self.ledger.note_confirmed(publisher, broker, self._now_ms() if is_confirmed else None)
+
+    def note_detour(self, broker: str, notification: CarriedNotification) -> None:
+        """Note that a notification comes to a broker around congested links."""
+        number = int(notification.payload.split(b" ", 1)[0])
+        self.ledger.note_detour(notification.subject.removeprefix(SUBJECT), number, broker)
 
     def _note_home(self, name: str) -> None:
         assert self._agents is not None

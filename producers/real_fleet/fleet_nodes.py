@@ -8,7 +8,8 @@ does belongs to :mod:`producers.nodes.broker_node`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,14 +19,17 @@ import structlog
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, OverlayConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.overlay_paths import target_of
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.guard_calls import CallGuard
+from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.producers.nodes.links.choose_candidates import CandidateChoice
 from regraft.producers.nodes.links.run_links import LinkLimits, Links
+from regraft.producers.nodes.watch_congestion import CONGESTED, DIVERTED
 from regraft.producers.real_fleet.client_ledger import Death
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.command import Command, CommandPhase
@@ -38,7 +42,7 @@ LIMITS = LinkLimits()
 NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes, the one whose name comes first calls the other.
 
 
-Parts = Mapping[str, int]  # Broker -> number of the part of an overlay that it is left in.
+Separation = Callable[[str, str], bool]  # Whether a broker is between two others.
 
 
 class FleetOverlays:
@@ -66,24 +70,31 @@ class FleetOverlays:
                 self._prepared.pop(key, None)
         return False
 
-    def parts_without(self, broker: str) -> list[Parts]:
-        """Return, for each overlay with the broker, the parts into which it falls without it."""
-        return [_parts(each.brokers, each.links, broker) for each in self._live.values() if broker in each.brokers]
+    def separations_by(self, broker: str) -> list[Separation]:
+        """Return, for each overlay with the broker, between which others it is."""
+        return [separation_by(broker, each) for each in self._live.values() if broker in each.brokers]
 
 
-def _parts(brokers: Iterable[str], links: Iterable[Link], dead: str) -> Parts:
+def separation_by(dead: str, overlay: OverlayConfiguration) -> Separation:
+    """Return what says between which brokers a dead one is: on a structured cyclic overlay, by static routing."""
+    if isinstance(overlay, ScotConfiguration):
+        slots, route = overlay.slots, overlay.static_route
+        return lambda one, other: not {one, other} <= slots.keys() or dead in route(one, other)
     graph: nx.Graph[str] = nx.Graph()
-    graph.add_nodes_from(brokers)
-    graph.add_edges_from(links)
+    graph.add_nodes_from(overlay.brokers)
+    graph.add_edges_from(overlay.links)
     graph.remove_node(dead)
-    return {name: place for place, part in enumerate(nx.connected_components(graph)) for name in part}
+    part_of = {name: place for place, part in enumerate(nx.connected_components(graph)) for name in part}
+    return lambda one, other: part_of.get(one) != part_of.get(other)
 
 
 class FleetNodes:
     """Nodes by broker. ``connectors_of`` makes a broker's connector for each of its incarnations; ``failure`` ends the
     fleet.
 
-    ``on_confirmed`` is called with a broker, a subject, and whether the overlay carries it there from now on.
+    ``on_confirmed`` is called with a broker, a subject, and whether the overlay carries it there from now on,
+    ``on_detour`` with a broker and what comes to it around congested links. ``bytes_per_s`` is the bandwidth of each
+    link in each direction, None for no limit.
     """
 
     def __init__(
@@ -96,9 +107,14 @@ class FleetNodes:
         sampling: Sampling = FULL,
         on_confirmed: Callable[[str, str, bool], None] = lambda _broker, _subject, _is_confirmed: None,
         heartbeats: HeartbeatRule | None = None,
+        on_detour: Callable[[str, CarriedNotification], None] = lambda _broker, _notification: None,
+        bytes_per_s: float | None = None,
     ) -> None:
         self.brokers = inventory.brokers
         self._on_confirmed, self._heartbeats = on_confirmed, heartbeats
+        self._on_detour, self._bytes_per_s = on_detour, bytes_per_s
+        self._takes_detours = True
+        self._counts_before: Counter[str] = Counter()
         self.nodes: dict[str, BrokerNode] = {}
         self._guarded = CallGuard()
         self._overlays = FleetOverlays(start.configuration)
@@ -120,6 +136,7 @@ class FleetNodes:
             for called in brokers[place + 1 :]:
                 delay_s = self._inventory.cost_of_link(caller, called) / SECOND_MS
                 proxy = self._proxies[caller, called] = LinkProxy(self._target(called), delay_s)
+                proxy.bytes_per_s = self._bytes_per_s
                 await proxy.start()
         for broker in brokers:
             await self.begin_node(broker)
@@ -146,6 +163,8 @@ class FleetNodes:
             core, self._ports, connector, links_of, self._now_ms, candidates, self._sampling, self._heartbeats
         )
         node.clients.on_confirmed = partial(self._on_confirmed, broker)
+        node.on_detour = partial(self._on_detour, broker)
+        node.congestion.takes_detours = self._takes_detours
         self._listening[broker] = await node.links.start(LOOPBACK, 0)
         self._guarded(node.begin, broker)()
         await connector.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
@@ -153,16 +172,17 @@ class FleetNodes:
         log.info("node_started", broker=broker, epoch=core.epoch, is_outside=is_outside)
 
     async def kill(self, broker: str) -> Death:
-        """Stop a node at once, losing what it held; return its death with the parts that are left of the overlay."""
+        """Stop a node at once, losing what it held; return its death, with what it was between."""
         at_ms = self._now_ms()
         node = self.nodes.pop(broker)
+        self._counts_before += node.counts
         del self._listening[broker]
         for (caller, called), proxy in self._proxies.items():
             if broker in (caller, called):
                 proxy.cut()  # First, so that nothing waiting is still sent.
         await node.links.close()
         await node.connector.close()
-        death = Death(broker, at_ms, self._overlays.parts_without(broker))
+        death = Death(broker, at_ms, self._overlays.separations_by(broker))
         self._deaths.append(death)
         return death
 
@@ -199,10 +219,21 @@ class FleetNodes:
         if self._overlays.note_command(command):
             for death in self._deaths:
                 if death.repaired_ms == math.inf:
-                    death.parts[:] = [*death.parts, *self._overlays.parts_without(death.broker)]
+                    death.separations += self._overlays.separations_by(death.broker)
         node = self.nodes.get(command.broker)
         if node is not None:
             self._guarded(node.obey, command.broker)(command)
+
+    def set_detours(self, takes_detours: bool) -> None:
+        """Let notifications go around congested links from now on, or not; also at nodes that start later."""
+        self._takes_detours = takes_detours
+        for node in self.nodes.values():
+            node.congestion.takes_detours = takes_detours
+
+    def measure_links(self) -> None:
+        """Let all nodes learn which of their links are congested."""
+        for broker, node in self.nodes.items():
+            self._guarded(node.congestion.measure, broker)()
 
     def sample(self, sampling: Sampling) -> None:
         """Set the sampling of all nodes, including those that start later."""
@@ -214,6 +245,11 @@ class FleetNodes:
         """Make all nodes send telemetry; the last batches include counts of spans that have not ended."""
         for broker, node in self.nodes.items():
             self._guarded(partial(node.flush, is_last=is_last), broker)()
+
+    def congestion(self) -> Mapping[str, int]:
+        """Return the status file's figures on congested links."""
+        counts = sum((node.counts for node in self.nodes.values()), self._counts_before.copy())
+        return {name: counts[name] for name in (DIVERTED, CONGESTED)}
 
     def status(self) -> Mapping[str, Any]:
         """Return the status file's figures on nodes."""
@@ -232,6 +268,7 @@ class FleetNodes:
         """Stop all nodes and proxies."""
         for broker in list(self.nodes):
             node = self.nodes.pop(broker)
+            self._counts_before += node.counts
             await node.links.close()
             await node.connector.close()
         for proxy in self._proxies.values():

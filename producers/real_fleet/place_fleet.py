@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.emulator.place_overlay import place_overlay, place_scot
 
 NODE_MS = 0.03  # Per message in a node (benchmarks/bench_node.py).
 
@@ -14,3 +14,8 @@ NODE_MS = 0.03  # Per message in a node (benchmarks/bench_node.py).
 def place_fleet(broker_count: int, degree_max: int, rng: random.Random) -> Inventory:
     """Return nodes on randomly chosen hosts, with a random initial tree."""
     return replace(place_overlay(broker_count, degree_max, rng, (NODE_MS, NODE_MS)), clients_stay=True)
+
+
+def place_scot_fleet(broker_count: int, cluster_count: int, rng: random.Random) -> Inventory:
+    """Return nodes on such hosts as a structured cyclic overlay; raise ValueError as :func:`place_scot` does."""
+    return replace(place_scot(broker_count, cluster_count, rng, (NODE_MS, NODE_MS)), clients_stay=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +53,20 @@ def test_every_sequence_of_arrivals_is_accounted_for(arrivals: list[int], first:
     assert account.final
 
 
+def test_order_that_a_detour_has_changed_is_counted_separately() -> None:
+    """A copy that took a detour, or came behind one, may be late; any other is an error."""
+    ledger = ledger_of(10)
+    ledger.note_detour("p", 3, "b02")
+    ledger.note_detour("p", 5, "b02")
+    ledger.note_detour("p", 8, "b03")  # To another broker.
+    for number in (0, 3, 1, 2, 4, 6, 5, 8, 7, 9):
+        ledger.hand_over("s", number, 5_000.0)
+    account = closed(ledger, 5_000.0)
+    assert (account.delivered, account.lost, account.repeated) == (10, 0, 0)
+    assert (account.out_of_order, account.out_of_order_on_detours) == (4, 3)
+    assert not account.is_clean
+
+
 def test_missing_messages_are_lost_once_an_account_is_given_up() -> None:
     """The account is then final, and the loss is unexcused."""
     ledger = ledger_of(3)
@@ -99,9 +114,14 @@ def test_a_subscription_that_never_receives_has_lost_later_messages() -> None:
     assert account.lost == 5
 
 
+def separation(part_of: Mapping[str, int]) -> Callable[[str, str], bool]:
+    """Return what says whether two brokers are left in different parts."""
+    return lambda one, other: part_of.get(one) != part_of.get(other)
+
+
 def death(repaired_ms: float, returned_ms: float) -> Death:
     """Return the death of b03 at 10 s, which separates b01 and b04 from b02."""
-    return Death("b03", 10_000.0, [{"b01": 0, "b04": 0, "b02": 1}], repaired_ms, returned_ms)
+    return Death("b03", 10_000.0, [separation({"b01": 0, "b04": 0, "b02": 1})], repaired_ms, returned_ms)
 
 
 def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
@@ -118,7 +138,9 @@ def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
     assert one.excuses("b01", "b02", 1_000.0)
     assert not one.excuses("b01", "b04", 1_000.0)
     assert not one.excuses("b01", "b04", 9_000.0)
-    one.parts.append({"b01": 0, "b04": 1, "b02": 1})  # A plan is under way: either overlay may have carried it.
+    one.separations.append(
+        separation({"b01": 0, "b04": 1, "b02": 1})
+    )  # A plan is under way: either overlay may have carried it.
     assert one.excuses("b01", "b04", 9_000.0)
 
 

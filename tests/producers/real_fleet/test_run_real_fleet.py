@@ -17,7 +17,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.producers.emulator.outage_schedule import outage_of
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS, EmulatorSettings
 from regraft.producers.real_fleet.broker_kinds import broker_kind
-from regraft.producers.real_fleet.place_fleet import place_fleet
+from regraft.producers.real_fleet.place_fleet import place_fleet, place_scot_fleet
 from regraft.producers.run_real_fleet import RealFleet
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.client import Client
@@ -147,3 +147,39 @@ def test_all_messages_of_a_fleet_are_accounted_for(
     incarnations = {(batch.broker, batch.boot) for batch in ports.batches}
     assert len(incarnations) == brokers_count + deaths
     assert any(cell.published for batch in ports.batches for cell in batch.deliveries)
+
+
+def test_a_burst_on_a_structured_cyclic_overlay_takes_detours(tmp_path: Path) -> None:
+    """Its links are slower than a burst: notifications are diverted, and come once; only detours change their order."""
+    needs(NATS)
+    kind = broker_kind(NATS)
+    inventory = place_scot_fleet(8, 4, random.Random(3))
+    inventory.save(tmp_path / "inventory.json")
+    workload = WorkloadSettings(
+        publisher_count=3, notifications_per_s=10.0, interested_broker_count=4, lifetime_s_mean=30.0,
+        burst_every_s=3.0, burst_s=2.0, burst_factor=10.0, burst_count=1,
+    )  # fmt: skip
+    status_file = tmp_path / "emulator.json"
+    settings = EmulatorSettings(
+        "none:1", tmp_path / "inventory.json", status_file, brokers=NATS, workload=workload, link_bytes_per_ms=20.0
+    )
+    ports, stop = MemoryPorts(), threading.Event()
+
+    def stop_when_diverted() -> None:
+        try:
+            wait_until(lambda: status_file.is_file() and json.loads(status_file.read_text())["drain_s_dynamic"])
+            time.sleep(AFTERWARDS_S)
+        finally:
+            stop.set()
+
+    with Supervisor() as supervisor:
+        servers = {name: kind.start(supervisor, name, tmp_path / "brokers") for name in inventory.brokers}
+        fleet = RealFleet(settings, inventory, ports, kind, servers, [])
+        threading.Thread(target=stop_when_diverted, daemon=True).start()
+        account = asyncio.run(fleet.run(stop))
+    status = json.loads(status_file.read_text())
+    assert account.final
+    assert account.is_clean, account
+    assert status["clusters_diverted"] > 0
+    assert status["congested_link_windows"] > 0
+    assert len(status["bursts_begun_ms"]) == 1
