@@ -19,7 +19,8 @@ from regraft.settings.scenarios import scenario_of
 def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with what the demo sets unless the user did: the scenario, the shift, unsigned orders."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
-    scenario = scenario_of(wanted.demo.scenario)
+    is_real = wanted.emulator.brokers in REAL_BROKERS
+    scenario = scenario_of(wanted.demo.scenario, has_real_brokers=is_real)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
         workload = {**merged.get("emulator", {}).get("workload", {})}
         at_s = wanted.demo.running_s * wanted.demo.regime_change_share

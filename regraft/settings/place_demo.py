@@ -6,6 +6,7 @@ The same settings give the same inventory, so processes that do not share a disk
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import structlog
 
@@ -13,6 +14,8 @@ from regraft.infra.local.mosquitto_server import find_mosquitto
 from regraft.infra.local.rabbit_server import find_rabbit
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
+from regraft.overlay.ring.ring_configuration import RingConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.emulator_settings import AMQP, MQTT, REAL_BROKERS
 from regraft.schemas.topics import NO_AGENT
 from regraft.settings.run_settings import Settings, SettingsError
@@ -29,17 +32,23 @@ def ensure_inventory(settings: Settings) -> Inventory:
     file = settings.controller.inventory_path
     if file.exists():
         return load_inventory(file)
-    from regraft.producers.emulated_kinds import EMULATED_KINDS
-    from regraft.producers.emulator.place_regions import place_regions
-    from regraft.producers.real_fleet.place_fleet import place_fleet
-
-    is_fleet, scenario = settings.emulator.brokers in REAL_BROKERS, scenario_of(settings.demo.scenario)
-    place = place_regions if scenario.has_prices else EMULATED_KINDS[scenario.kind].place
-    place = place_fleet if is_fleet else place
-    inventory = place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
+    inventory = _place_of(settings)(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
     inventory.save(file)
     log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return load_inventory(file)
+
+
+def _place_of(settings: Settings) -> Callable[[int, int, random.Random], Inventory]:
+    from regraft.producers.emulated_kinds import CLUSTERS, EMULATED_KINDS
+    from regraft.producers.emulator.place_regions import place_regions
+    from regraft.producers.real_fleet.place_fleet import place_fleet, place_scot_fleet
+
+    scenario = scenario_of(settings.demo.scenario)
+    if settings.emulator.brokers not in REAL_BROKERS:
+        return place_regions if scenario.has_prices else EMULATED_KINDS[scenario.kind].place
+    if scenario.kind == ScotConfiguration.KIND:
+        return lambda brokers, _, rng: place_scot_fleet(brokers, CLUSTERS, rng)
+    return place_fleet
 
 
 def require_inventory(settings: Settings, *, may_emulate: bool = False) -> None:
@@ -59,7 +68,16 @@ def require_inventory(settings: Settings, *, may_emulate: bool = False) -> None:
 
 
 def check_brokers(settings: Settings) -> Settings:
-    """Return the settings. Raises NoMosquittoError or NoRabbitError if they need one that is not installed."""
+    """Return the settings.
+
+    Raises NoMosquittoError or NoRabbitError if they need one that is not installed, SettingsError if real brokers
+    cannot run the scenario.
+    """
+    scenario = scenario_of(settings.demo.scenario)
+    is_runnable = scenario.kind != RingConfiguration.KIND and not scenario.has_prices
+    if settings.emulator.brokers in REAL_BROKERS and not is_runnable:
+        what = f"emulator.brokers is {settings.emulator.brokers!r}, but the scenario is {settings.demo.scenario}"
+        raise SettingsError([f"{what}: nodes run trees without prices and structured cyclic overlays (scot)"])
     if settings.emulator.brokers == MQTT:
         find_mosquitto()
     elif settings.emulator.brokers == AMQP:

@@ -129,6 +129,23 @@ SCENARIOS = {
 }
 
 
-def scenario_of(name: str) -> Scenario:
-    """Return a scenario. Raises KeyError for an unknown name."""
-    return SCENARIOS[name]
+# The scenario scot with emulator.brokers = nats, mqtt or amqp: fewer brokers, and smaller bursts, because queues also
+# delay what confirms subscriptions; messages have more bytes. Clients stay: planners exchange slots and links only.
+SCOT_BESIDE_BROKERS = replace(
+    SCENARIOS[SCOT],
+    burst_factor=2.5,
+    controller={"planner": "exchange_places_scot+link_regions_scot"},
+    demo={"brokers": 12, "shadow_planners": ()},
+    emulator={"link_bytes_per_ms": 40.0, "detours": "alternate"},
+    workload={
+        "publisher_count": 4,
+        "notifications_per_s": 20.0,
+        "interested_broker_count": 6,
+        "lifetime_s_mean": 30.0,
+    },
+)
+
+
+def scenario_of(name: str, *, has_real_brokers: bool = False) -> Scenario:
+    """Return a scenario, as it is beside real brokers or not. Raises KeyError for an unknown name."""
+    return SCOT_BESIDE_BROKERS if name == SCOT and has_real_brokers else SCENARIOS[name]

@@ -12,8 +12,9 @@ import regraft.demo.demo_flags
 import regraft.demo.run_demo
 from regraft.cli import app, main
 from regraft.infra.process.stack_error import StackError
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.run_records.summary import summarise
-from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.place_demo import check_brokers, ensure_inventory
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from tests.regraft.canned_run import empty_run, small_run
 
@@ -260,6 +261,21 @@ def test_the_nats_scenario_has_real_brokers_whose_clients_have_agents(tmp_path: 
     assert ensure_inventory(load_settings(flags)).clients_stay
     own = chosen | {"emulator": {"workload": {"publisher_count": 7}}}
     assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"]["workload"]["publisher_count"] == 7
+
+
+def test_the_scot_scenario_runs_next_to_real_brokers(tmp_path: Path) -> None:
+    """Clients stay, so that only slots and links change; scenarios that nodes cannot run are refused."""
+    chosen = {
+        "demo": {"scenario": "scot"}, "emulator": {"brokers": "nats"}, "run": {"directory": str(tmp_path)},
+    }  # fmt: skip
+    flags = regraft.demo.demo_flags.demo_flags(chosen, load_settings(chosen))
+    assert (flags["demo"]["brokers"], flags["controller"]["planner"]) == (12, "exchange_places_scot+link_regions_scot")
+    inventory = ensure_inventory(check_brokers(load_settings(flags)))
+    assert inventory.clients_stay
+    assert isinstance(inventory.bootstrap, ScotConfiguration)
+    for scenario in ("chord", "mincost"):
+        with pytest.raises(SettingsError, match=f"emulator.brokers is 'nats', but the scenario is {scenario}"):
+            check_brokers(load_settings(chosen | {"demo": {"scenario": scenario}}))
 
 
 def test_an_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> None:
