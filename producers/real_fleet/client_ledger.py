@@ -99,7 +99,10 @@ class _Publisher(_Placed):
 
 @dataclass
 class _Subscription(_Placed):
-    """``first`` is the first number received, ``newest`` the highest; ``owed_until`` is set when the client leaves."""
+    """``first`` is the first number received, ``newest`` the highest; ``owed_until`` is set when the client leaves.
+
+    Of the numbers between that have not come, ``missing`` are owed, ``not_owed`` may still come.
+    """
 
     publisher: str
     begun_ms: float
@@ -107,6 +110,7 @@ class _Subscription(_Placed):
     newest: int = -1
     is_newest_by_detour: bool = False
     missing: set[int] = field(default_factory=set)
+    not_owed: set[int] = field(default_factory=set)
     owed_until: int | None = None
     leaves_ms: float = math.inf
 
@@ -191,16 +195,20 @@ class ClientLedger:
             if account.first is None:
                 account.first = number
             else:
-                account.missing.update(self._owed(account, range(account.newest + 1, number)))
+                skipped = range(account.newest + 1, number)
+                owed = self._owed(account, skipped)
+                account.missing.update(owed)
+                account.not_owed.update(range(skipped.start, owed.start))
             account.newest, account.is_newest_by_detour = number, is_by_detour
             return True
         is_due = number in account.missing
-        if is_due or number < account.first:
+        if is_due or number in account.not_owed or number < account.first:
             self._counts["out_of_order"] += 1
             self._counts["out_of_order_on_detours"] += is_by_detour or account.is_newest_by_detour
         else:
             self._counts["repeated"] += 1
         account.missing.discard(number)
+        account.not_owed.discard(number)
         return is_due
 
     def is_late(self, now_ms: float) -> bool:

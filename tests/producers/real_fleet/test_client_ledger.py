@@ -67,6 +67,16 @@ def test_order_that_a_detour_has_changed_is_counted_separately() -> None:
     assert not account.is_clean
 
 
+def test_what_is_late_and_not_owed_is_no_repeat() -> None:
+    """Before the overlay confirms a subscription, a detour may bring later notifications first; twice is an error."""
+    ledger = ledger_of(5)
+    ledger.note_confirmed("p", "b02", 300.0)
+    for number in (0, 4, 1, 1):
+        ledger.hand_over("s", number, 5_000.0)
+    account = closed(ledger, 5_000.0)
+    assert (account.delivered, account.lost, account.out_of_order, account.repeated) == (2, 1, 1, 1)
+
+
 def test_missing_messages_are_lost_once_an_account_is_given_up() -> None:
     """The account is then final, and the loss is unexcused."""
     ledger = ledger_of(3)
