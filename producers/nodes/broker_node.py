@@ -385,7 +385,7 @@ class BrokerNode:
             epoch=self.core.epoch,
             deliveries=deliveries,
             queues=(own, *map(self.links.sample, self.core.live_neighbours)),
-            probes=tuple(LinkProbe(*each) for each in self.links.round_trips()),
+            probes=tuple(LinkProbe(*each) for each in self.congestion.round_trips()),
             clients=changes,
         )
         for part in split_batch(batch):

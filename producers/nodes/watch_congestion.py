@@ -26,7 +26,7 @@ class CongestionWatch:
     """
 
     def __init__(self, core: BrokerProtocol, links: Links, counts: Counter[str]) -> None:
-        self._core, self._counts = core, counts
+        self._core, self._links, self._counts = core, links, counts
         self._loads = core.links if isinstance(core, ScotBroker) else None
         self._meter = LinkMeter(links.standing)
         if self._loads is not None:
@@ -38,6 +38,14 @@ class CongestionWatch:
             self._loads.observe(self._meter.windows(self._core.live_neighbours, time.monotonic()))
             self._counts[CONGESTED] += len(self._loads.hot)
             self._counts[DIVERTED] = self._loads.diverted
+
+    def round_trips(self) -> list[tuple[str, float]]:
+        """Return the round trips to report, in ms by peer: without queues if the core routes around these."""
+        measured = self._links.round_trips()
+        if self._loads is None:
+            return measured
+        idle = {peer: self._links.standing(peer).least_rtt_ms for peer, _ in measured}
+        return [(peer, rtt_ms if (least := idle[peer]) is None else least) for peer, rtt_ms in measured]
 
     @property
     def takes_detours(self) -> bool:

@@ -185,6 +185,9 @@ def test_a_cut_link_between_clusters_is_bypassed() -> None:
             site.publish("b01")
         await site.all_there()
         node = site.fleet.nodes["b01"]
+        node.flush()
+        reported = {probe.peer: probe.rtt_ms for probe in site.fleet.ports["b01"].telemetry.batches[-1].probes}
+        assert reported["b02"] == node.links.standing("b02").least_rtt_ms  # Without what waited in queues.
         assert node.counts["clusters_diverted"] == loads.diverted
         assert node.counts["congested_link_windows"] > 0
 
