@@ -74,6 +74,8 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
     protocol fails.
     """
     inventory = load_inventory(settings.inventory_path)
+    if refused := kind_error(inventory, has_groups_once=bool(settings.groups_once)):
+        raise NodeError(f"{settings.inventory_path} has {refused}")
     broker = broker_of(settings, inventory)
     metrics, health = NodeMetrics(), NodeHealth(NodeWaiting(broker, StatusFile(settings.own_status_file)))
     with ExitStack() as held:
@@ -103,8 +105,6 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 
 def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
     """Return the core with which the node begins, after reading from Kafka where that is."""
-    if error := kind_error(inventory, has_groups_once=bool(settings.groups_once)):
-        raise NodeError(f"{settings.inventory_path} has {error}")
     ports.connect(CONNECT_S_MAX)
     ports.withdraw_clients({broker}, CONNECT_S_MAX)
     start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))

@@ -58,23 +58,24 @@ def kafka(kafka: RunningKafka) -> RunningKafka:
 
 @dataclass
 class NodeProcesses:
-    """Three nodes and their servers; ``namespace`` separates tests on one Kafka."""
+    """The nodes of an inventory and their servers; ``namespace`` separates tests on one Kafka."""
 
     directory: Path
     kafka: RunningKafka
     namespace: str
     has_topics: bool = True
+    inventory: Inventory = INVENTORY
 
     def __post_init__(self) -> None:
         if self.has_topics:
             create_topics(self.kafka.access, namespace=self.namespace)
-        INVENTORY.save(self.directory / "inventory.json")
-        peers = {broker: f"127.0.0.1:{free_port()}" for broker in BROKERS}
+        self.inventory.save(self.directory / "inventory.json")
+        self.configuration: Any = self.inventory.bootstrap
+        peers = {broker: f"127.0.0.1:{free_port()}" for broker in self.inventory.brokers}
         (self.directory / "peers.json").write_text(json.dumps(peers))
-        self.servers: dict[str, Any] = {broker: NatsServer(broker, self.directory).start() for broker in BROKERS}
+        self.servers: dict[str, Any] = {broker: NatsServer(broker, self.directory).start() for broker in peers}
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.writer = RecordWriter(self.kafka.access, outage_s_max=20, buffer_records_max=1_000, linger_ms=0)
-        self.configuration = LINE
         self.taken = 0
         self.plans = 0
 
@@ -115,9 +116,11 @@ class NodeProcesses:
     def change_to(
         self, links: list[tuple[str, str]], brokers: tuple[str, ...] = BROKERS, change: BrokerChange = NO_CHANGE
     ) -> PlanPhase:
+        return self.execute(TreeConfiguration.of(self.configuration.epoch + 1, brokers, links), change)
+
+    def execute(self, target: Any, change: BrokerChange = NO_CHANGE) -> PlanPhase:
         before = self.configuration
         self.plans += 1
-        target = TreeConfiguration.of(before.epoch + 1, brokers, links)
         draft = Plan(
             f"plan-{self.plans}", before.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),
             begun_by="test", brokers_lost=tuple(sorted(change.lost)),
@@ -176,7 +179,7 @@ class Traffic:
 
     def __init__(self, site: NodeProcesses) -> None:
         self.site = site
-        self.published = dict.fromkeys(BROKERS, 0)
+        self.published = dict.fromkeys(site.inventory.brokers, 0)
         self.ledger = NodeLedger()
         self.clients: dict[str, Any] = {}
 
