@@ -38,6 +38,7 @@ LATE_MS_MAX = 4_000.0  # Longer than a plan holds a delivery back.
 BEFORE_DEATH_MS = 5_000.0  # Published this long before, a notification may have been on its way to the dead broker.
 AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after another, have seen the repair.
 MOVE_MS = 15_000.0  # For this long, a client that a plan moves may be at either broker.
+SUBSCRIBED_MS = 2_000.0  # Until a server has a subscription.
 AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere again.
 
 
@@ -221,7 +222,10 @@ class ClientLedger:
         """Return the numbers that are owed: all that were published after some time, because numbers follow time."""
         owed_from_ms = self._due_ms(known)
         if known.first is not None:
-            owed_from_ms = min(owed_from_ms, self._confirmed_ms.get((known.publisher, known.home), math.inf))
+            confirmed_ms = self._confirmed_ms.get((known.publisher, known.home), math.inf)
+            if (known.publisher, known.home) in self._detours:  # What was published later may have come before.
+                confirmed_ms = max(confirmed_ms, known.begun_ms + SUBSCRIBED_MS)
+            owed_from_ms = min(owed_from_ms, confirmed_ms)
         times_ms = self._publishers[known.publisher].times_ms
         return range(bisect_left(times_ms, owed_from_ms, numbers.start, numbers.stop), numbers.stop)
 

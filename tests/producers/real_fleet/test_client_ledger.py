@@ -55,11 +55,11 @@ def test_every_sequence_of_arrivals_is_accounted_for(arrivals: list[int], first:
 
 def test_order_that_a_detour_has_changed_is_counted_separately() -> None:
     """A copy that took a detour, or came behind one, may be late; any other is an error."""
-    ledger = ledger_of(10)
-    ledger.note_detour("p", 3, "b02")
-    ledger.note_detour("p", 5, "b02")
-    ledger.note_detour("p", 8, "b03")  # To another broker.
-    for number in (0, 3, 1, 2, 4, 6, 5, 8, 7, 9):
+    ledger = ledger_of(40)
+    ledger.note_detour("p", 33, "b02")
+    ledger.note_detour("p", 35, "b02")
+    ledger.note_detour("p", 38, "b03")  # To another broker.
+    for number in (30, 33, 31, 32, 34, 36, 35, 38, 37, 39):
         ledger.hand_over("s", number, 5_000.0)
     account = closed(ledger, 5_000.0)
     assert (account.delivered, account.lost, account.repeated) == (10, 0, 0)
@@ -75,6 +75,20 @@ def test_what_is_late_and_not_owed_is_no_repeat() -> None:
         ledger.hand_over("s", number, 5_000.0)
     account = closed(ledger, 5_000.0)
     assert (account.delivered, account.lost, account.out_of_order, account.repeated) == (2, 1, 1, 1)
+
+
+def test_what_a_detour_has_brought_before_a_subscription_is_not_owed() -> None:
+    """The first to come was published first, but a later one was faster: it was there before the client subscribed."""
+    for detours, lost in (([], 1), ([3], 0)):
+        ledger = ledger_of(40)
+        for number in detours:
+            ledger.note_detour("p", number, "b02")
+        ledger.begin("t", "p", "b02", 1_000.0)
+        for number in (2, *range(4, 40)):
+            ledger.hand_over("t", number, 5_000.0)
+        ledger.leave("t", 5_000.0)
+        ledger.end("t", 5_000.0)
+        assert ledger.snapshot(5_000.0).lost == lost
 
 
 def test_missing_messages_are_lost_once_an_account_is_given_up() -> None:
