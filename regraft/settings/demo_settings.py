@@ -19,12 +19,12 @@ class DemoSettings:
         "stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails), chord "
         "(mobile users of a city on a Chord ring), nats, mqtt and amqp (the quotes over real NATS, Mosquitto "
         "or RabbitMQ servers, one of whose nodes dies), scot (the quotes in bursts on a structured cyclic overlay "
-        "of four clusters) or mincost (the quotes between cloud regions, at a provider's prices)",
+        "of four clusters, also over real servers with emulator.brokers) or mincost (the quotes between cloud regions, at a provider's prices)",
     ] = STOCKS
     brokers: Annotated[
         int,
         "number of brokers, each on its own PlanetLab host if there are enough; by default 20 with nats, mqtt and "
-        "amqp, and 38 with mincost, two in each region",
+        "amqp, 12 with scot over real servers, and 38 with mincost, two in each region",
     ] = 40
     degree_max: Annotated[int, "maximum number of links per broker on a tree"] = 8
     running_s: Annotated[float, "how long traffic runs after startup, in s"] = 180.0
