@@ -74,11 +74,6 @@ class NodeSettings:
         "queue groups (NATS), share groups (MQTT) and queues (RabbitMQ) that handle each message once in the "
         "whole overlay, the same at all nodes",
     ] = ()
-    detours: Annotated[
-        bool,
-        "on a structured cyclic overlay, whether notifications go around congested links, and may then overtake each "
-        "other",
-    ] = True
     peers_path: Annotated[
         Path | None,
         'JSON file with the addresses of all nodes, {"b01": "10.0.0.1:7411", ...}; none for peers.json next '

@@ -151,7 +151,6 @@ class _NodeRun:
             settings.heartbeats,
         )
         self._node.wanted.guard = self._guarded
-        self._node.congestion.takes_detours = settings.detours
 
     def _links_of(self, node: BrokerNode) -> Links:
         silence_ms_max = self._settings.link_silence_ms_max

@@ -19,7 +19,8 @@ class DemoSettings:
         "stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails), chord "
         "(mobile users of a city on a Chord ring), nats, mqtt and amqp (the quotes over real NATS, Mosquitto "
         "or RabbitMQ servers, one of whose nodes dies), scot (the quotes in bursts on a structured cyclic overlay "
-        "of four clusters, also over real servers with emulator.brokers) or mincost (the quotes between cloud regions, at a provider's prices)",
+        "of four clusters, also over real servers with emulator.brokers) or mincost (the quotes between cloud "
+        "regions, at a provider's prices)",
     ] = STOCKS
     brokers: Annotated[
         int,

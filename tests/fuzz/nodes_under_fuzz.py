@@ -33,6 +33,7 @@ from regraft.producers.nodes.links.carried_messages import (
     body_of,
     message_of,
 )
+from regraft.producers.nodes.links.meter_links import LinkStanding
 from regraft.producers.nodes.links.run_links import Links
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -77,6 +78,9 @@ class FakeLinks:
 
     def round_trips(self) -> list[tuple[str, float]]:
         return []
+
+    def standing(self, peer: str) -> LinkStanding:
+        return LinkStanding(("1", "1"), 0, 0, None)
 
     def sample(self, peer: str) -> QueueSample:
         return QueueSample(peer, 0, 0, 0, 0, 0, 0, 0, 0)

@@ -50,7 +50,7 @@ def test_what_no_node_can_run_stops_its_start(
 
 @pytest.mark.stack
 def test_nodes_exchange_slots_without_a_loss(kafka: RunningKafka, tmp_path: Path) -> None:
-    """They read the overlay from the inventory and commands from Kafka; without detours also the order is kept."""
+    """They read the overlay from the inventory and commands from Kafka, and measure their links."""
     needs_nats()
     site = NodeProcesses(tmp_path, kafka, "scot", inventory=INVENTORY)
 
@@ -58,7 +58,7 @@ def test_nodes_exchange_slots_without_a_loss(kafka: RunningKafka, tmp_path: Path
         traffic = Traffic(site)
         await traffic.begin()
         for broker in BROKERS:
-            site.begin(broker, "--set", "node.detours=false")
+            site.begin(broker)
         site.wait(lambda: all(site.status(broker).get("is_in_overlay") for broker in BROKERS), "four nodes")
         await asyncio.sleep(1.0)
         stop = asyncio.Event()
@@ -68,9 +68,11 @@ def test_nodes_exchange_slots_without_a_loss(kafka: RunningKafka, tmp_path: Path
         await publishing
         owed = {(a, b): range(traffic.published[a]) for a in BROKERS for b in BROKERS}
         await traffic.wait_for(owed)
-        assert traffic.ledger.account(owed).total() == 0
+        account = traffic.ledger.account(owed)
+        del account["out_of_order"]  # On a busy machine, detours may change the order.
+        assert account.total() == 0
         site.wait(lambda: {site.status(broker)["epoch"] for broker in BROKERS} == {1}, "epoch 1")
-        assert all(site.status(broker)["messages"]["clusters_diverted"] == 0 for broker in BROKERS)
+        assert all("clusters_diverted" in site.status(broker)["messages"] for broker in BROKERS)
         await traffic.close()
 
     try:
