@@ -272,7 +272,7 @@ class ScotInterests:
         """Note whether another cluster wants what a local publisher publishes, and acknowledge that."""
         host = tables.hosted_stay(message.publisher, message.connection)
         if host is not None and source in tables.region:
-            bit = 1 << tables.region.index(source)
+            bit = 1 << tables.region.index(source) & tables.others
             host.vector = host.vector | bit if message.is_on else host.vector & ~bit
         return [Send(source, VectorAck(tables.epoch, message.publisher, message.connection))]
 

@@ -82,6 +82,10 @@ def as_text(vector: int, cluster_count: int) -> str:
 
 
 Copies = list[tuple[str, int]]
+SPOKEN = (
+    Subscribe, SubscribeAck, Unsubscribe, Advertise, AdvertiseAck, Unadvertise,
+    VectorBit, VectorAck, PublisherComes, FlowEnd,
+)  # fmt: skip
 
 
 def copies(
@@ -245,7 +249,9 @@ class ScotRouting:
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
-        """Handle a control message from a neighbour."""
+        """Handle a control message from a neighbour; raise ProtocolError for one of another kind of overlay."""
+        if not isinstance(message, SPOKEN):  # At once: it might have to wait for a plan.
+            raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
         tables = self._tables_of(message)
         if tables is None:
             return self._state.keep_early(message.epoch, source, message)

@@ -32,6 +32,7 @@ from regraft.producers.brokers.broker_messages import (
     Subscribe,
     SubscribeAck,
     SubscribeRequest,
+    TreeMessage,
     Unadvertise,
     UnadvertiseRequest,
     Unsubscribe,
@@ -144,7 +145,9 @@ class TreeRouting:
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
-        """Handle a control message from a neighbour."""
+        """Handle a control message from a neighbour; raise ProtocolError for one of another kind of overlay."""
+        if not isinstance(message, TreeMessage):  # At once: it might have to wait for a plan.
+            raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
         if message.epoch not in self._state.tables:
             return self._state.keep_early(message.epoch, source, message)
         tables = self._state.tables[message.epoch]
