@@ -18,6 +18,9 @@ from typing import Any, cast
 import msgspec
 from pika import BasicProperties, frame
 
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.scot.scot_slots import id_moves_between, region_link_names, slots_of
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
@@ -51,10 +54,13 @@ NOW_MS = 1.8e12
 BROKERS = ("n0", "n1", "n2", "n3")
 TREE = TreeConfiguration.of(0, BROKERS, [("n0", "n1"), ("n1", "n2"), ("n1", "n3")])
 OTHER_TREE = (("n0", "n1"), ("n1", "n2"), ("n2", "n3"))
+SCOT = ScotConfiguration(0, (("n0", "n1"), ("n2", "n3")), ((0, 1),))
+OTHER_REGIONS = (("n2", "n1"), ("n0", "n3"))
 INTS = (*(0, 1) * 8, 2, 3, 7, 1 << 53, -1, 1 << 62, 1 << 63)
 TIMES = (*(NOW_MS,) * 8, 0.0, 253_402_300_799_999.0, float("nan"), float("inf"), -1.0)
 SUBJECTS = (*("ticks.a", "own.n1", "a.b") * 4, "a b", "a\r\nb", "$SYS.x", "a.\x01", "", "a.>", "_REGRAFT.x", "a." * 80)
 BYTES = (b"\xff", b"\x00", b"\r", b"\n", b" ", b"\xed\xa0\x80", b"$", b".", b"*", b">", b"\x7f", b"\xc2\x85")
+VECTORS = (*(b"", b"\x01", b"\x02") * 4, b"\x00", b"\x04", bytes(9), b"\x80" + bytes(511), bytes(513))
 LINES_PER_READER = 50
 
 
@@ -91,10 +97,10 @@ class FakeLinks:
     want = renew = cancel_renewal = close_idle = begin_incarnation = _nothing
 
 
-def node_of(broker: str) -> tuple[BrokerNode, MemoryConnector, FakeLinks]:
-    """Return a node of the tree, its connector and its links."""
+def node_of(broker: str, overlay: OverlayConfiguration = TREE) -> tuple[BrokerNode, MemoryConnector, FakeLinks]:
+    """Return a node of the overlay, its connector and its links."""
     links, connector = FakeLinks(), MemoryConnector()
-    core = core_of(broker, TREE, 1)
+    core = core_of(broker, overlay, 1)
     node = BrokerNode(core, MemoryPorts(), connector, lambda _: cast(Links, links), lambda: NOW_MS)
     node.begin()
     connector._on_interest, connector._on_message = node.note_interest, node.note_message
@@ -104,8 +110,9 @@ def node_of(broker: str) -> tuple[BrokerNode, MemoryConnector, FakeLinks]:
 class NodeUnderFuzz:
     """One node between three peers, after some honest traffic whose frames can be spoiled."""
 
-    def __init__(self) -> None:
-        parts = {broker: node_of(broker) for broker in BROKERS}
+    def __init__(self, overlay: OverlayConfiguration = TREE) -> None:
+        self.overlay = overlay
+        parts = {broker: node_of(broker, overlay) for broker in BROKERS}
         self.bodies: list[bytes] = []
         self.node, self.connector, self.links = parts["n1"]
         self._parts = parts
@@ -141,7 +148,7 @@ class NodeUnderFuzz:
 
 def feed_links(rng: random.Random, count: int) -> Counter[str]:
     """Send a node's peers' frames: spoiled ones, impossible messages, and the controller's commands in between."""
-    under = NodeUnderFuzz()
+    under = NodeUnderFuzz(rng.choice((TREE, SCOT)))
     counts: Counter[str] = Counter()
     for number in range(count):
         try:
@@ -152,14 +159,14 @@ def feed_links(rng: random.Random, count: int) -> Counter[str]:
         counts["used"] += 1
         under.node.take(rng.choice((*BROKERS, "nobody")), message)
         if rng.random() < 0.02:
-            under.node.obey(_command(rng, under.node.core.epoch))
+            under.node.obey(_command(rng, under.node.core.epoch, under.overlay))
         if rng.random() < 0.01:
             under.node.lose(rng.choice(BROKERS))
         if number % 50 == 0:
             under.node.note_message(LocalMessage("ticks.b", b"y"))
             under.check()
         if number % 2_000 == 1_999:  # Peers that are believed dead are ignored: begin again.
-            under = NodeUnderFuzz()
+            under = NodeUnderFuzz(rng.choice((TREE, SCOT)))
     under.check()
     assert counts.total() == count
     return counts
@@ -181,6 +188,7 @@ def _frame(rng: random.Random, bodies: list[bytes]) -> bytes:
             NotificationBody(
                 _name(rng), rng.choice(INTS), rng.choice(TIMES), _name(rng), rng.choice(INTS), rng.choice(SUBJECTS),
                 rng.choice(("", "r", *SUBJECTS)), rng.choice((b"", b"x", b"NATS/1.0\r\n\r\n")), rng.randbytes(3),
+                (), rng.choice(VECTORS), rng.random() < 0.5,
             )
         )  # fmt: skip
     return rng.randbytes(rng.randrange(60))
@@ -199,20 +207,31 @@ def _control(rng: random.Random) -> Any:
     def value(name: str, annotation: str) -> Any:
         if "int" in annotation:
             return rng.choice(INTS)
+        if "bool" in annotation:
+            return rng.random() < 0.5
         return rng.choice(filters) if name == "filter_" else _name(rng)
 
     return kind(*(value(field.name, str(field.type)) for field in fields(kind)))
 
 
-def _command(rng: random.Random, epoch: int) -> Command:
+def _command(rng: random.Random, epoch: int, overlay: OverlayConfiguration) -> Command:
     phase = rng.choice(list(CommandPhase))
     epoch_to = min(max(0, rng.choice((epoch, epoch + 1, epoch + 1, 1 << 53))), 1 << 53)
-    target = TreeConfiguration.of(epoch_to, BROKERS, OTHER_TREE)
     change: dict[str, Any] = {}
+    target: OverlayConfiguration
+    if isinstance(overlay, ScotConfiguration):
+        target = ScotConfiguration(epoch_to, OTHER_REGIONS, overlay.region_links)
+        slots, exchanged = slots_of(overlay.regions), slots_of(OTHER_REGIONS)
+        begin = {"id_moves": id_moves_between({}, exchanged), "links_added": region_link_names(overlay.region_links)}
+        swap: dict[str, Any] = {"id_moves": id_moves_between(slots, exchanged)}
+    else:
+        target = TreeConfiguration.of(epoch_to, BROKERS, OTHER_TREE)
+        begin = {"links_added": target.links}
+        swap = {"links_removed": (("n1", "n3"),), "links_added": (("n2", "n3"),)}
     if phase is CommandPhase.INSTALL:
-        change = {"links_added": target.links, "brokers_joined": BROKERS}
+        change = {**begin, "brokers_joined": BROKERS}
     elif rng.random() < 0.6:
-        change = {"links_removed": (("n1", "n3"),), "links_added": (("n2", "n3"),)}
+        change = swap
     digest = rng.choice((target.digest, target.digest, "x"))
     lost = rng.choice(((), (), ("n0",), ("nobody",)))
     return Command(
