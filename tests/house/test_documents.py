@@ -18,8 +18,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("*.md", "docs/*.md", "lab/README.md", "lab/regraft_lab/*/*.md")
 DOCUMENTS = sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
 FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COUNTED = (*(path for path in ROOT.glob("*.md") if path.name != "CODE_OF_CONDUCT.md"), *sorted(ROOT.glob("docs/*.md")))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 README_LINES_MAX = 120
+WORDS_MAX = 35_000
 WORDS = tomllib.loads((ROOT / "tests" / "house" / "words.toml").read_text(encoding="utf-8"))["words"]
 
 
@@ -99,3 +101,10 @@ def test_documents_use_the_words_of_the_field(path: Path) -> None:
 
 def test_the_readme_stays_a_front_page() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
+
+
+def test_the_documents_stay_short() -> None:
+    """A reader needs three hours for 35,000 words: what is new replaces something old."""
+    counts = {_id(path): len(path.read_text(encoding="utf-8").split()) for path in COUNTED}
+    largest = sorted(counts.items(), key=lambda item: -item[1])[:5]
+    assert sum(counts.values()) <= WORDS_MAX, f"cut {sum(counts.values()) - WORDS_MAX} words; the longest: {largest}"
