@@ -36,7 +36,7 @@ class DecisionSettings:
         "pass; 0 turns the test off",
     ] = 2.0
     # noise_factor for each change of a plan alone, as if it had not been selected for its gain. 1: with 2, clearly
-    # worthwhile changes had to wait for more windows (docs/decisions.md).
+    # worthwhile changes had to wait for more windows.
     change_noise_factor: float = 1.0
     gain_share_min: Annotated[
         float,
