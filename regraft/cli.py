@@ -109,15 +109,15 @@ def demo(
     short, it is 1.
 
     Scenarios: stocks, a tree that routes quotes; outage, the same with a site that fails; chord, a ring for mobile
-    users; scot, a structured cyclic overlay under bursts; mincost, cloud regions billed by traffic; nats and mqtt, real
-    broker servers.
+    users; scot, a structured cyclic overlay under bursts; mincost, cloud regions billed by traffic; nats, mqtt and
+    amqp, real broker servers.
 
     With `--secure`, every connection is encrypted and every client logs in (not on your own servers); other
     commands connect with `--settings DIR/run/security/client.toml`.
 
     Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos --secure`;
     `regraft demo --scenario chord`;
-    `regraft demo --planner swap_links_lmst --shadow swap_links_ci --shadow swap_links_lmit`.
+    `regraft demo --planner swap_links_ci --shadow swap_links_cost --shadow search_overlay_cost`.
     """
     _begin("The demo", "spark", "dashboard", "plots")
     from regraft.demo.run_demo import DemoOptions, run_demo

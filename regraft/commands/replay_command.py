@@ -60,7 +60,7 @@ def replay(
     is truncated, damaged or incomplete, or its times go backwards.
 
     Examples: `regraft replay out/rec.avro --speed 10`; `regraft replay out/rec.avro --from 60 --to 180`;
-    `regraft replay out/rec.avro --run --set controller.planner=swap_links_lmst`.
+    `regraft replay out/rec.avro --run --set controller.planner=swap_links_ci`.
     """
     from regraft.commands.parse_assignments import parse_assignments
     from regraft.infra.process.log_stream import configure_logs
