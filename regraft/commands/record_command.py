@@ -87,10 +87,8 @@ def _print_outcome(outcome: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(outcome, indent=2))
     else:
-        typer.echo(
-            f"{outcome['records']} records, {outcome['bytes'] / 1e6:.1f} MB in {outcome['parts']} files: "
-            f"{outcome['file']}"
-        )
+        files = "1 file" if outcome["parts"] == 1 else f"{outcome['parts']} files"
+        typer.echo(f"{outcome['records']} records, {outcome['bytes'] / 1e6:.1f} MB in {files}: {outcome['file']}")
     for warning in outcome["warnings"]:
         typer.echo(f"Warning: {warning}", err=True)
     if outcome["is_disk_full"]:

@@ -16,6 +16,8 @@ from regraft.commands.command_options import Assignments, Bootstrap, SettingsFil
 from regraft.infra.process.exit_codes import EXIT_FAILED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from regraft.settings.run_settings import Settings
 
 
@@ -78,7 +80,8 @@ def recover(
         _restore(backup_file, settings, is_confirmed=is_confirmed)
         return
     try:
-        plan = recover_plans(settings.controller, is_written=is_confirmed)
+        with Console(stderr=True).status("Taking the lead and asking the brokers, which takes up to 80 s"):
+            plan = recover_plans(settings.controller, is_written=is_confirmed)
     except StackError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
@@ -108,11 +111,17 @@ def _restore(file: Path, settings: Settings, *, is_confirmed: bool) -> None:
     counts = ", ".join(f"{count} {topic}" for topic, count in opened.counts.items())
     typer.echo(f"{file} holds, up to {time_text(opened.last_ms)}: {counts or 'nothing'}.")
     if not is_confirmed:
+        _name_orders(opened.orders)
         typer.echo("Nothing was written: add --yes to restore it.")
         return
     create_run_topics(settings)
     with Console(stderr=True).status("Restoring") as status:
         restore(kafka.access, kafka.namespace, opened, lambda count: status.update(f"Restoring: {count} records"))
     typer.echo("Restored. `regraft recover` now shows whether brokers hold a later overlay than the backup.")
-    for order in opened.orders:
+    _name_orders(opened.orders)
+
+
+def _name_orders(orders: Sequence[str]) -> None:
+    """Print the orders in force that a backup cannot restore, as commands."""
+    for order in orders:
         typer.echo(f"Not restored, because orders cannot be copied; give it again: {order}")

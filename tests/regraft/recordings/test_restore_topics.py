@@ -104,6 +104,7 @@ def test_what_was_backed_up_is_restored_with_its_times(lost: RunningKafka, fresh
     shown = call(fresh, run, "recover", "--from", str(file))
     assert "1 leader, 1 members, 1 audit, 1 plans" in shown.stdout
     assert "Nothing was written" in shown.stdout
+    assert "give it again: regraft pause --reason 'new disks'" in shown.stdout
     restored = call(fresh, run, "recover", "--from", str(file), "--yes")
     assert restored.returncode == 0, restored.stdout
     assert contents(fresh.access) == contents(lost.access)
