@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from regraft.infra.process.describe_os_error import describe_os_error
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.agents.agent import Agent
@@ -121,9 +122,11 @@ def read_brokers(file: Path, ca_file: Path | None) -> dict[str, BrokerAddress]:
             if url.scheme not in SCHEMES or not url.hostname or url.username:
                 raise ValueError(f"{name} is at {url.geturl()!r}, not at nats://, tls://, mqtt:// or mqtts://HOST:PORT")
         if len({SCHEMES[url.scheme][0] for url in urls.values()}) > 1:
-            raise ValueError("an agent speaks one protocol, but these brokers NATS and MQTT")
+            raise ValueError("an agent speaks one protocol, but these brokers speak NATS and MQTT")
         ports = {name: url.port or SCHEMES[url.scheme][1] for name, url in urls.items()}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise AgentError(describe_os_error(error)) from error
+    except ValueError as error:
         raise AgentError(
             f"{file} does not list where clients connect to brokers ({error}): it must be JSON such as {FORM}."
         ) from error

@@ -69,7 +69,9 @@ def _read_addresses(settings: NodeSettings) -> Addresses:
     file = settings.peers_file
     try:
         return {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, AttributeError) as error:
+    except OSError as error:
+        raise NodeError(f"{file} cannot be read ({error.strerror}): `regraft nodes init` writes it") from error
+    except (ValueError, AttributeError) as error:
         raise NodeError(
             f'{file} does not list where nodes listen ({error}): it must be JSON such as {{"b01": "10.0.0.1:7411"}}, '
             "the same for all nodes"
