@@ -58,8 +58,14 @@ class RefusalEvents:
         counts = Counter(str(proposal.verdict) for proposal in decision.refused)
         first = decision.refused[0]
         change = changes_text(first, has_places=self._has_places)
-        many = f"{len(decision.refused)} proposals refused, such as {change}" if decision.refused[1:] else change
-        text = f"{many}: refused for {first.verdict.replace('_', ' ')}, {first.verdict_reason}"
+        many = (
+            f"{len(decision.refused)} proposals refused, such as {change}"
+            if decision.refused[1:]
+            else f"{change} refused"
+        )
+        # A conflict has another reason, which only holds after the earlier changes.
+        verdict = "" if first.verdict is Verdict.CONFLICT else f" ({first.verdict.replace('_', ' ')})"
+        text = f"{many}{verdict}: {first.verdict_reason}"
         cause = ",".join(sorted(counts))
         event = self._event(EventKind.PROPOSAL_REFUSED, cause, subject, text, now_ms, Severity.INFO)
         if event is not None:

@@ -86,7 +86,7 @@ def backtest(
         result = run_backtest(options, Console(stderr=True, quiet=is_json_only))
     except BacktestError as error:
         for sentence in error.errors:
-            typer.echo(f"Cannot backtest: {sentence.rstrip('.')}.", err=True)
+            typer.echo(f"Cannot backtest: {sentence}{'' if sentence.endswith(('.', '?')) else '.'}", err=True)
         raise typer.Exit(EXIT_CALL) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted: nothing was written.", err=True)
