@@ -34,7 +34,26 @@ class OrderKind(StrEnum):
         """The scope: ``plan``, ``broker`` in the overlay, ``member`` of the fleet, or ``adaptation`` as a whole."""
         return _SCOPES.get(self, "plan")
 
+    @property
+    def done(self) -> str:
+        """What was done by it, for sentences such as "drained by ana"."""
+        return _DONE[self]
 
+
+_DONE = {
+    OrderKind.APPROVE: "approved",
+    OrderKind.REFUSE: "refused",
+    OrderKind.CANCEL: "cancelled",
+    OrderKind.PAUSE: "paused",
+    OrderKind.RESUME: "resumed",
+    OrderKind.MAINTAIN: "put into maintenance",
+    OrderKind.RETURN: "returned",
+    OrderKind.ADD: "added",
+    OrderKind.DRAIN: "drained",
+    OrderKind.DEAD: "declared dead",
+    OrderKind.REMOVE: "removed",
+    OrderKind.READMIT: "readmitted",
+}
 _SCOPES = {
     OrderKind.PAUSE: "adaptation",
     OrderKind.RESUME: "adaptation",

@@ -135,7 +135,7 @@ class PlanReviewer:
         order = self._orders.book.about_plan(plan.plan)
         refusal = stale or self._out_of_date(plan, plan_log, now_ms)
         if order is not None and order.kind is not OrderKind.APPROVE:
-            refusal = f"{order.kind} by {order.by}: {order.reason}"
+            refusal = f"{order.kind.done} by {order.by}: {order.reason}"
         if refusal:
             self._refuse(plan, refusal, now_ms)
             return None

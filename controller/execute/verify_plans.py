@@ -74,7 +74,7 @@ class PlanVerifier:
             return
         after = plan_log.configuration_of(plan.epoch_to)
         if after is None or plan.is_membership:
-            self._close(plan, None, "not verified: brokers joined or left, which was not meant to save", now_ms)
+            self._close(plan, None, "not verified: brokers joined or left, so it need not save", now_ms)
             return
         if plan.window_end_ms <= (state.changed_since_ms or 0):
             self._close(plan, None, "not verified: traffic has changed since it was decided on", now_ms)

@@ -144,7 +144,7 @@ class FollowMembers:
         after = state_after(order.kind, member)
         if after is None:
             return
-        reason = f"{order.kind} by {order.by}: {order.reason}"
+        reason = f"{order.kind.done} by {order.by}: {order.reason}"
         subject = member or Member(order.subject, after, now_ms, reason, facts=order.facts)
         if order.kind is OrderKind.DEAD:
             dead = died(subject, self._activity_in(state).boots.get(order.subject, 0), reason, now_ms, self._settings)

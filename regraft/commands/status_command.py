@@ -129,7 +129,8 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
     members = fleet.get("members", ())
     for member in members[:MEMBERS_SHOWN]:
         state, since = member["state"].replace("_", " "), since_text(member["since_ms"])
-        lines.append(f"{member['broker']} is {state} since {since}: {member['reason']}")
+        lasting = f"left at {since}" if state == "left" else f"has been {state} since {since}"
+        lines.append(f"{member['broker']} {lasting}: {member['reason']}")
     if len(members) > MEMBERS_SHOWN:
         lines.append(f"{len(members) - MEMBERS_SHOWN} more: `regraft members list`")
     announced = fleet.get("announced", ())

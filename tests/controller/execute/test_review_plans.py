@@ -88,7 +88,7 @@ def test_a_refused_plan_has_no_effect_and_is_not_proposed_again_at_once() -> Non
     give(overlay, OrderKind.REFUSE, "plan-1")
     overlay.run_windows(6)
     assert overlay.phases == [PlanPhase.REFUSED]
-    assert overlay.plans[0].history[-1].reason == "refuse by ada: because"
+    assert overlay.plans[0].history[-1].reason == "refused by ada: because"
     assert commands_of(overlay.ports) == 0
     assert overlay.ports.view.shown.refusals[Verdict.MUTED] >= 1
 
@@ -159,7 +159,7 @@ def test_a_plan_that_waits_can_be_cancelled() -> None:
     give(overlay, OrderKind.CANCEL, waiting(overlay).plan)
     overlay.run_windows(1)
     assert overlay.phases == [PlanPhase.REFUSED]
-    assert overlay.plans[0].history[-1].reason == "cancel by ada: because"
+    assert overlay.plans[0].history[-1].reason == "cancelled by ada: because"
     assert (len(overlay.events_of(EventKind.ORDER_TAKEN)), overlay.events_of(EventKind.ORDER_REFUSED)) == (1, [])
 
 

@@ -100,7 +100,7 @@ def test_members_and_repairs_have_their_own_lines() -> None:
     shown = fleet(in_overlay=False, repairs=repairs, announced=announced)
     lines = status_lines(judged(members=shown) | {"source": "here"})
     assert "members: 38 in service, 1 leaving, 1 dead" in lines
-    assert any(line.startswith("b07 is dead since 2027-01-15") and line.endswith("silent") for line in lines)
+    assert any(line.startswith("b07 has been dead since 2027-01-15") and line.endswith("silent") for line in lines)
     assert "repair plan-4 without b07: repaired after 2.5 s" in lines
     asking = next(line for line in lines if line.startswith("x1 has asked to join since"))
     assert asking.endswith("`regraft members add x1`")
