@@ -41,7 +41,7 @@ class RepairTask:
         """Return the brokers of the later overlay, sorted. Raises ValueError if there are too few or unknown ones."""
         brokers = tuple(sorted(self.change.of(present.brokers)))
         if len(brokers) < BROKERS_MIN:
-            raise ValueError(f"{len(brokers)} brokers would be left, an overlay needs at least {BROKERS_MIN}")
+            raise ValueError(f"{len(brokers)} brokers would be left, but an overlay needs at least {BROKERS_MIN}")
         if unknown := [broker for broker in brokers if broker not in self.fleet.index]:
             raise ValueError(f"the cost of links to {', '.join(unknown)} is unknown: add them with their costs")
         return brokers

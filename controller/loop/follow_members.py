@@ -292,9 +292,9 @@ class FollowMembers:
         self._doubted[doing] = gone
         named = name_some(sorted(gone), NAMED_MAX)
         text = (
-            f"{len(gone)} of {serving_count} brokers {doing} at the same time ({named}), over "
-            f"deaths_share_max {self._settings.deaths_share_max:g}: none is declared dead, as monitoring may have "
-            "failed; declare the dead ones with `regraft members dead`, or let those that restarted join again with "
+            f"{len(gone)} of {serving_count} brokers {doing} at the same time ({named}), more than deaths_share_max "
+            f"({self._settings.deaths_share_max:g}) allows: none is declared dead, because monitoring may have failed; "
+            "declare the dead ones with `regraft members dead`, or let those that restarted join again with "
             "`regraft members readmit`"
         )
         self._events.emit(AdaptationEvent("members", EventKind.DEATHS_IMPLAUSIBLE, Severity.CRITICAL, now_ms, text))

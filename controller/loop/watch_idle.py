@@ -63,8 +63,8 @@ class WatchIdle:
 def _event(closable: tuple[str, ...], now_ms: int) -> AdaptationEvent:
     named = name_some(closable, NAMED_MAX)
     text = (
-        f"{len(closable)} broker{'s serve' if len(closable) > 1 else ' serves'} no clients and could be closed: "
-        f"{named}; `regraft members drain {closable[0]}` removes one from the overlay"
+        f"{len(closable)} broker{'s serve' if len(closable) > 1 else ' serves'} no clients and could be removed: "
+        f"{named} (`regraft members drain {closable[0]}`)"
     )
     details = {"closable": ",".join(closable[:NAMED_MAX]), "count": str(len(closable))}
     return AdaptationEvent(SUBJECT, EventKind.BROKERS_CLOSABLE, Severity.INFO, now_ms, text, details=details)

@@ -150,7 +150,7 @@ class LoopMetrics:
         )
         self.dead_letters = gauge(
             "dead_letters",
-            "Records that did not decode since the start, by topic; they are kept as dead letters.",
+            "Records that could not be decoded since the start, by topic; they are kept as dead letters.",
             ["topic"],
         )
         self.is_paused = gauge("paused", "1 while the controller is paused by an order.")

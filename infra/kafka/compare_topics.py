@@ -62,7 +62,7 @@ def shape_errors(topic: Topic, partitions: int, replicas: int, broker_count: int
     if partitions < topic.partitions:
         errors.append(f"partitions is {partitions}, not {topic.partitions}")
     if partitions > topic.partitions and topic.is_one_log:
-        errors.append(f"partitions is {partitions}, not {topic.partitions}: its records need one order")
+        errors.append(f"partitions is {partitions}, not {topic.partitions}, because its records must stay in order")
     wanted = durability_of(broker_count).replicas
     if replicas < wanted:
         errors.append(f"replicas is {replicas}, not {wanted}, with {broker_count} brokers")

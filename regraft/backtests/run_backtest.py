@@ -336,8 +336,8 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
         notes += _condition_notes(recorded)
     if aggregated.refused:
         notes.append(
-            f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is wrong, or "
-            "their broker is neither in the inventory nor was it added."
+            f"{aggregated.refused} records of telemetry were not used: they could not be decoded, their clock is "
+            "wrong, or their broker is neither in the inventory nor was added."
         )
     return notes
 

@@ -104,7 +104,7 @@ def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | N
     speed = recording.info.settings.get("run", {}).get("clock_speed", 1.0)
     if speed != 1.0:
         raise StackError(
-            f"{recording.path} is of a run at clock speed {speed:g}: its Kafka times are not its event times, "
+            f"{recording.path} was recorded at clock speed {speed:g}: its Kafka times are not its event times, "
             "so the time at which something became known cannot be determined: replay it without --run."
         )
     span_ms = recording.telemetry_span_ms

@@ -40,7 +40,7 @@ def test_a_broker_without_clients_for_minutes_is_reported_once() -> None:
     state, texts = idle_after(WINDOWS_IDLE + 3, COUNTS)
     assert state.closable == ("b03", "b04")
     (text,) = texts
-    assert text.startswith("2 brokers serve no clients and could be closed: b03, b04")
+    assert text.startswith("2 brokers serve no clients and could be removed: b03, b04")
     assert "regraft members drain b03" in text
 
 
@@ -49,7 +49,7 @@ def test_of_many_idle_brokers_a_few_are_named() -> None:
     everywhere = {"local_deliveries": {}, "homes": {}}
     state, (text,) = idle_after(WINDOWS_IDLE, dict.fromkeys(INVENTORY.brokers, 0), **everywhere)
     assert len(state.closable) == len(INVENTORY.brokers) == 5
-    assert ": b00, b01, b02 and 2 more; `regraft members drain b00`" in text
+    assert ": b00, b01, b02 and 2 more (`regraft members drain b00`)" in text
 
 
 @pytest.mark.parametrize(

@@ -52,5 +52,5 @@ def test_topics_with_one_order_may_not_be_split() -> None:
     """Two partitions of terms would allow two leaders."""
     for topic in (LEADER, PLANS, COMMANDS, ORDERS, WINDOWS):
         assert topic.is_one_log
-        assert shape_errors(topic, 2, 1, 1) == ["partitions is 2, not 1: its records need one order"]
+        assert shape_errors(topic, 2, 1, 1) == ["partitions is 2, not 1, because its records must stay in order"]
     assert not replace(TELEMETRY).is_one_log

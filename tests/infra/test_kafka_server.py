@@ -143,7 +143,7 @@ def test_topics_with_more_than_the_table_wants_are_accepted(kafka: RunningKafka)
     more = [replace(TELEMETRY, partitions=6, retention_ms=90_000_000), replace(PLANS, partitions=2)]
     create_topics(kafka.access, more, namespace="more")
     create_topics(kafka.access, [TELEMETRY], namespace="more")
-    with pytest.raises(TopicMismatchError, match=r"partitions is 2, not 1: its records need one order"):
+    with pytest.raises(TopicMismatchError, match=r"partitions is 2, not 1, because its records must stay in order"):
         check_topics(kafka.access, "more")
     check_topics(kafka.access, "nothing-there")
     check_topics(KafkaAccess(f"{LOOPBACK}:1"), "more")

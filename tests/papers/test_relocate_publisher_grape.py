@@ -121,7 +121,7 @@ def test_load_and_delay_want_different_brokers() -> None:
     (proposal,) = planned(state, by_load)
     assert proposal.moves == (ClientMove("p", "b00", "b02"),)
     assert proposal.reason == (
-        "1.4 instead of 3 messages a notification, mean delay 5.636 instead of 2.364 ms (load first, weight 100)"
+        "1.4 instead of 3 messages per notification, mean delay 5.636 instead of 2.364 ms (load first, weight 100)"
     )
     by_delay = replace(by_load, grape_priority="delay")
     assert planned(state, by_delay) == []

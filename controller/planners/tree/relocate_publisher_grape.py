@@ -57,7 +57,7 @@ def relocate_publisher_grape(
     for choice in GrapeSelection(state, settings).choices(settings.grape_priority, settings.grape_weight):
         if choice.home_to != choice.home_from:
             reasons[ClientMove(choice.publisher, choice.home_from, choice.home_to)] = (
-                f"{figure(choice.messages_to)} instead of {figure(choice.messages_from)} messages a notification, "
+                f"{figure(choice.messages_to)} instead of {figure(choice.messages_from)} messages per notification, "
                 f"mean delay {figure(choice.delay_ms_to)} instead of {figure(choice.delay_ms_from)} ms "
                 f"({settings.grape_priority} first, weight {settings.grape_weight})"
             )

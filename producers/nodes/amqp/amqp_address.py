@@ -73,7 +73,7 @@ def reports_error(
     if bindings is not None and place.api is not None and not is_listed:
         return (
             f"node.connector_api ({place.api.url}) does not list the binding of this node's own queue at exchange "
-            f"{place.exchange!r} of {addresses}: it is the interface of another broker"
+            f"{place.exchange!r} of {addresses}: it belongs to a different broker"
         )
     if has_events or bindings is not None or place.filters:
         return ""

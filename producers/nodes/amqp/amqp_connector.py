@@ -108,7 +108,7 @@ class AmqpConnector:
         except TimeoutError as error:
             await self.close()
             raise ConnectorError(
-                f"no RabbitMQ server accepts a client at {self._addresses} within {CONNECT_S_MAX:g} s "
+                f"no RabbitMQ server has accepted a client at {self._addresses} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
             ) from error
 

@@ -64,10 +64,10 @@ class BrokerApi:
             with opener.open(Request(place, headers=headers), timeout=ANSWER_S_MAX) as answer:
                 text = answer.read(ANSWER_BYTES_MAX + 1)
             if len(text) > ANSWER_BYTES_MAX:
-                raise NoAnswerError(f"{place} answers with more than {ANSWER_BYTES_MAX >> 20} MiB: ask for less")
+                raise NoAnswerError(f"{place} sent more than {ANSWER_BYTES_MAX >> 20} MiB: ask for less")
             return msgspec.json.decode(text, type=kind)
         except (OSError, ValueError, HTTPException, RecursionError) as error:  # msgspec's errors are ValueErrors.
-            raise NoAnswerError(f"{place} gives no answer ({error})") from error
+            raise NoAnswerError(f"{place} did not answer ({error})") from error
 
 
 async def keep_asking(ask: Callable[[], Awaitable[object]], broker: str) -> None:

@@ -41,7 +41,7 @@ class ConnectorAddresses:
         self.scheme, self.path = parts[0].scheme, parts[0].path
         if any((part.scheme, part.path) != (self.scheme, self.path) for part in parts):
             raise ConnectorError(
-                f"{connector!r} is not a connector: all its addresses are of one cluster, with the same scheme and path"
+                f"{connector!r} is not a connector: its addresses must be of one cluster, with the same scheme and path"
             )
         self._place = 0
 

@@ -88,7 +88,7 @@ def _spec_error(spec: AnyConnectorSpec) -> str:
     if "_" in spec.name:
         return "its name is the scheme of its addresses, so it has no underscore"
     if spec.secure_scheme not in ("", f"{spec.name}s"):
-        return f"its secure_scheme is {spec.secure_scheme!r}, it must be '{spec.name}s', or empty without TLS"
+        return f"its secure_scheme is {spec.secure_scheme!r}, but must be '{spec.name}s', or empty without TLS"
     connect: Any = spec.connect
     if not callable(connect):
         return f"its connect is a {type(connect).__name__}, not a function"

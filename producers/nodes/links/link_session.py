@@ -137,7 +137,9 @@ class LinkSession:
         count = number - self._first_number + 1
         if not 0 <= count <= len(self._kept):
             last = self._first_number + len(self._kept) - 1
-            raise LinkError(f"a peer acknowledged frame {number}; it can be from {self._first_number - 1} to {last}")
+            raise LinkError(
+                f"a peer acknowledged frame {number}, but can only acknowledge {self._first_number - 1} to {last}"
+            )
         for _ in range(count):
             body = self._kept.popleft()
             self.bytes_kept -= len(body)

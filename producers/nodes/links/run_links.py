@@ -295,7 +295,7 @@ class Links:
                 f"{hello.broker} called {hello.called}, but this is {self.broker}: correct the addresses there"
             )
         if called is not None and hello.broker != called:
-            raise LinkError(f"{hello.broker} answered where {called} was called: correct the addresses of the nodes")
+            raise LinkError(f"{hello.broker} answered at the address of {called}: correct the addresses of the nodes")
         if self._tls is not None and connection.transport is not None:
             named = _names_of(connection.transport.get_extra_info("peercert"))
             if hello.broker not in named:

@@ -42,7 +42,9 @@ class LineForm:
             )
         time = self.begin.match(text)
         if time is None:
-            raise LineError(UNREADABLE, f"{text[:SHOWN_MAX]!r} does not begin as the node's own line, {self.example!r}")
+            raise LineError(
+                UNREADABLE, f"{text[:SHOWN_MAX]!r} does not begin like the node's own line, {self.example!r}"
+            )
         return text[time.end() :]
 
 

@@ -150,7 +150,7 @@ class MosquittoReports:
         while self._waiting and self._form is not None and self.is_caught_up:
             kind, line = self._waiting.popleft()
             if not self._handle(interest, kind, line, now_s):
-                self._note(UNREADABLE, f"{line!r:.200} does not begin as {self._form.example!r}")
+                self._note(UNREADABLE, f"{line!r:.200} does not begin like {self._form.example!r}")
 
     def _handle(self, interest: MqttInterest, kind: str, line: bytes, now_s: float) -> bool:
         """Process a line; return False if it has another form than the node's own."""

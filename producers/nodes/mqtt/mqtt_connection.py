@@ -66,7 +66,7 @@ class MqttConnection(asyncio.Protocol):
                 if self.is_over:
                     return
         except MalformedError as error:
-            self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"not a packet of MQTT 5: {error}")
+            self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"not an MQTT 5 packet: {error}")
 
     # --- called by the session ---------------------------------------------------------------------------------------
 

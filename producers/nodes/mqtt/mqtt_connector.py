@@ -155,13 +155,14 @@ class MqttConnector(PlainConnector):
         except NoAnswerError as error:
             await self.close()
             raise ConnectorError(
-                f"{error}: node.connector_api is the address of EMQX's REST interface, node.connector_api_user one of "
-                "its API keys and node.connector_api_password_file the file of that key's secret"
+                f"{error}: node.connector_api must be the address of EMQX's REST interface, "
+                "node.connector_api_user one of its API keys and node.connector_api_password_file the file with that "
+                "key's secret"
             ) from error
         except TimeoutError as error:
             await self.close()
             raise ConnectorError(
-                f"no MQTT 5 broker accepts a client at {self._addresses} within {CONNECT_S_MAX:g} s "
+                f"no MQTT 5 broker has accepted a client at {self._addresses} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
             ) from error
 
@@ -212,8 +213,9 @@ class MqttConnector(PlainConnector):
             await self.close()
             error = self._reports.file_error or f"does not hold the subscription of {self._client_id}"
             raise ConnectorError(
-                f"{self._reports.file} {error}: connectors.mqtt.log_file is the file of Mosquitto's `log_dest file`, "
-                "with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, where the node may read it"
+                f"{self._reports.file} {error}: connectors.mqtt.log_file must be the file of Mosquitto's "
+                "`log_dest file`, with `log_type subscribe`, `log_type unsubscribe` and `log_type "
+                "notice`, where the node may read it"
             )
 
     def _catch_up(self) -> bool:

@@ -38,9 +38,9 @@ def topic_of(subject: str) -> str:
     """Return the topic of a subject; raise TopicError if it has none, as some subjects of NATS do."""
     topic = "/".join(_level(token) for token in subject.split("."))
     if any(each in topic for each in _FORBIDDEN) or not is_clean(topic):
-        raise TopicError(f"{subject[:80]!r} has one of + and #, or a control character, which no topic has")
+        raise TopicError(f"{subject[:80]!r} contains +, # or a control character, which no topic may")
     if topic.startswith("$"):
-        raise TopicError(f"{subject[:80]!r} would be a topic of the broker's own")
+        raise TopicError(f"{subject[:80]!r} would be one of the broker's own topics")
     if len(topic.encode()) > TOPIC_BYTES_MAX:
         raise TopicError(f"{subject[:80]!r}... is longer than the {TOPIC_BYTES_MAX} bytes of a topic")
     return topic

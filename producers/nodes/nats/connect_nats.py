@@ -42,7 +42,7 @@ class NatsSettings(ConnectorSettings):
         streams = [("durable_stream", self.durable_stream)] if self.durable_stream else []
         streams += [("local_streams", name) for name in self.local_streams if name != ANY]
         return [
-            f"{setting} has {name!r}: a stream's name has no spaces, dots, *, > and /"
+            f"{setting} has {name!r}: the name of a stream must not contain spaces, dots, *, > or /"
             for setting, name in streams
             if not name or set(name) & set(" .*>/\\") or not name.isprintable()
         ]

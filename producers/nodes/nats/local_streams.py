@@ -64,8 +64,8 @@ class LocalStreams:
         while self.names and not self._is_known:
             if time.monotonic() > until_s:
                 raise ConnectorError(
-                    f"the streams of {place} cannot be listed ({self._error or NO_ANSWER}): switch JetStream on there "
-                    "and let the node ask $JS.API.STREAM.LIST, or set no connectors.nats.local_streams"
+                    f"the streams of {place} cannot be listed ({self._error or NO_ANSWER}): enable JetStream there "
+                    "and let the node request $JS.API.STREAM.LIST, or leave connectors.nats.local_streams empty"
                 )
             self.ask_again({})
             await asyncio.sleep(0.01)

@@ -130,7 +130,7 @@ class NatsClientConnector:
             await self.close()
             if is_login_refused(reason):
                 raise ConnectorError(login_advice(f"the NATS server at {self._url}", self._login, reason)) from error
-            raise ConnectorError(f"no NATS server accepts a client at {self._url} ({reason})") from error
+            raise ConnectorError(f"no NATS server has accepted a client at {self._url} ({reason})") from error
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._send_waiting())]
         try:

@@ -144,8 +144,8 @@ class NatsConnector:
             if ingress.error or time.monotonic() > until_s:
                 await self.close()
                 raise ConnectorError(
-                    f"what stream {ingress.stream!r} of {self._addresses} stores cannot be taken "
-                    f"({ingress.error or 'no answer'}): switch JetStream on there and create the stream, or set no "
+                    f"stream {ingress.stream!r} of {self._addresses} cannot be read "
+                    f"({ingress.error or 'no answer'}): enable JetStream there and create the stream, or do not set "
                     "connectors.nats.durable_stream"
                 )
             await asyncio.sleep(0.01)

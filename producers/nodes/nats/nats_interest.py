@@ -112,7 +112,9 @@ class NatsInterest:
         """Return True if an interest can be kept; the others are counted."""
         groups = self._wanted.get(subject, ())
         if len(groups) >= GROUPS_MAX or (not groups and len(self._wanted) >= WANTED_MAX):
-            self._checks.refuse(TOO_MANY, f"{len(self._wanted)} subjects, {len(groups)} groups of one are wanted")
+            self._checks.refuse(
+                TOO_MANY, f"{len(self._wanted)} subjects, {len(groups)} groups of one subject are wanted"
+            )
             return False
         return self._checks.may_want(subject)
 

@@ -101,7 +101,7 @@ def _key_of(seed: str) -> Ed25519PrivateKey:
     if not is_seed:
         raise ValueError("the seed is damaged")
     if (raw[0] & 7) << 5 | raw[1] >> 3 != USER_PREFIX:
-        raise ValueError("the seed is not of a user")
+        raise ValueError("the seed is not that of a user")
     return Ed25519PrivateKey.from_private_bytes(raw[2:-2])
 
 

@@ -184,5 +184,5 @@ def test_a_broker_with_unknown_costs_is_named() -> None:
     """Nothing can be planned for it, nor for a single broker."""
     with pytest.raises(ValueError, match="the cost of links to z9 is unknown"):
         tree_kind(FLEET).repaired(LINE, RepairTask(BrokerChange(joined=frozenset({"z9"})), FLEET))
-    with pytest.raises(ValueError, match="0 brokers would be left, an overlay needs at least 2"):
+    with pytest.raises(ValueError, match="0 brokers would be left, but an overlay needs at least 2"):
         tree_kind(FLEET).repaired(LINE, RepairTask(BrokerChange(lost=frozenset(LINE.brokers)), FLEET))

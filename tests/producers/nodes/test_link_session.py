@@ -33,7 +33,7 @@ def test_an_acknowledgement_of_an_unsent_frame_is_refused() -> None:
     session = session_with(3)
     session.acknowledge(2)
     for number in (1, 4):
-        with pytest.raises(LinkError, match="it can be from 2 to 3"):
+        with pytest.raises(LinkError, match="can only acknowledge 2 to 3"):
             session.acknowledge(number)
 
 

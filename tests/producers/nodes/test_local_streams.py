@@ -215,7 +215,7 @@ def test_a_connector_with_local_streams_opens_only_if_they_can_be_listed(
     async def go() -> None:
         with NatsServer("b01", tmp_path) as server:
             connector = at(server, "b01", ["ORDERS"])
-            with pytest.raises(ConnectorError, match=r"set no connectors\.nats\.local_streams"):
+            with pytest.raises(ConnectorError, match=r"leave connectors\.nats\.local_streams empty"):
                 await connector.start(lambda *_: None, lambda _: None)
             assert not connector.is_open
 

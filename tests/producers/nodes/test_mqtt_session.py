@@ -197,7 +197,7 @@ def test_messages_are_acknowledged_once_they_may_be_forgotten() -> None:
 @pytest.mark.parametrize(
     ("ending", "reason"),
     [
-        (b"\x00\x00", "not a packet of MQTT 5: Invalid PacketType value: 0"),
+        (b"\x00\x00", "not an MQTT 5 packet: Invalid PacketType value: 0"),
         (
             mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_BUSY),
             "ended by the broker: SERVER_BUSY",

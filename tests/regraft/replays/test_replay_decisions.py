@@ -234,7 +234,7 @@ def test_a_run_at_another_clock_cannot_be_decided_again() -> None:
     """If Kafka's times are not event times, it is unknown what was known when."""
     recording = open_recording(SMALL)
     recording.info = replace(recording.info, settings={"run": {"clock_speed": 60.0}})
-    with pytest.raises(StackError, match="is of a run at clock speed 60"):
+    with pytest.raises(StackError, match="was recorded at clock speed 60"):
         read_inputs(recording)
 
 

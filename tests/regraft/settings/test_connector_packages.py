@@ -118,7 +118,7 @@ BROKEN = """
         ("plain", "its settings are <class 'dict'>, not a subclass of ConnectorSettings"),
         ("idle", "its connect is a NoneType, not a function"),
         ("two_words", "its name is the scheme of its addresses, so it has no underscore"),
-        ("odd", "its secure_scheme is 'even', it must be 'odds', or empty without TLS"),
+        ("odd", "its secure_scheme is 'even', but must be 'odds', or empty without TLS"),
     ],
 )
 def test_an_invalid_connector_is_reported_if_it_is_named(packages: PlannerPackages, name: str, error: str) -> None:
