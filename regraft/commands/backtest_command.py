@@ -120,12 +120,12 @@ def _write(
 def _show(result: Backtest, options: BacktestOptions, out: Path | None, *, is_json_only: bool) -> None:
     from regraft.backtests.choose_settings import CHOICE_HEADS
     from regraft.backtests.show_backtest import figures_document, outcome_tables
-    from regraft.commands.print_table import print_table
+    from regraft.commands.print_table import print_table, table_console
 
     if is_json_only:
         typer.echo(json.dumps(figures_document(result, options), indent=1))
         return
-    console = Console()
+    console = table_console()
     for table in outcome_tables(result.outcomes):
         console.print(table)
         console.print()

@@ -9,7 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 GAP = 2
+PIPED_WIDTH = 1_000
 WRAPPED_WIDTH_MIN = 24  # A column of sentences that is narrower than this is unreadable.
+
+
+def table_console() -> Console:
+    """Return a console for tables: where it is piped or stored, no row takes several lines."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPED_WIDTH)
 
 
 def print_table(

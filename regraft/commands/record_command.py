@@ -22,6 +22,7 @@ from regraft.commands.command_options import (
     ToEnd,
     settings_of,
 )
+from regraft.commands.print_table import table_console
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.producers.recordings.recording_format import COMPRESS_LEVEL
@@ -113,7 +114,7 @@ def recording(
     if as_json:
         typer.echo(json.dumps(described, indent=2))
     else:
-        Console().print(recording_table(described))
+        table_console().print(recording_table(described))
     for warning in described["warnings"]:
         typer.echo(f"Warning: {warning}", err=True)
     if described["warnings"]:

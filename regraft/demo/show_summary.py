@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,23 @@ CHANGES = {
 
 def show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
     """Print the most important figures, and where the report and all other figures are."""
+    _print_lines(list(summary_lines(summary)), console)
+    for name, file in (("Report", "report.html"), ("All figures", "summary.json")):
+        console.print(f"{name}: {out / file}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_lines(lines: Sequence[tuple[str, str]], console: Console) -> None:
+    """Print a table on a terminal, otherwise one line for each result."""
+    if not console.is_terminal:
+        for name, text in lines:
+            console.print(f"{name:{NAME_WIDTH_MAX}}  {text}", markup=False, highlight=False, soft_wrap=True)
+        return
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(max_width=NAME_WIDTH_MAX, overflow="fold")
     table.add_column(overflow="fold")
-    for name, text in summary_lines(summary):
+    for name, text in lines:
         table.add_row(name, text)
     console.print(table)
-    for name, file in (("Report", "report.html"), ("All figures", "summary.json")):
-        console.print(f"{name}: {out / file}", markup=False, highlight=False, soft_wrap=True)
 
 
 def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,9 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
-from regraft.commands.print_table import print_table
+from regraft.commands.print_table import print_table, table_console
 
 HEADS = ("principal", "order", "why", "from")
 ROWS = [
@@ -36,3 +37,12 @@ def test_a_narrow_terminal_leaves_columns_out(width: int, heads: tuple[str, ...]
     assert lines[0].split() == list(heads)
     assert any("User:regraft-streaming  not_answered" in line for line in lines)
     assert any("User:[red]b" in line for line in lines)
+
+
+def test_a_piped_table_of_figures_keeps_its_rows_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """The names of joined planners are longer than the 80 columns that are assumed where there is no terminal."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_row("swap_links_cost+" * 8)
+    table_console().print(table)
+    assert capsys.readouterr().out.split() == ["swap_links_cost+" * 8]

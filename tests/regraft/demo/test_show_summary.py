@@ -60,3 +60,12 @@ def test_plans_are_shown_by_what_they_were_for() -> None:
     assert lines["shadow planner x"].endswith(
         "of the cost of epoch 4, from which it last started, by 2 plans in 2 starts"
     )
+
+
+def test_a_piped_summary_has_one_line_for_each_result() -> None:
+    """However narrow: grep finds each result whole, after its name."""
+    output = io.StringIO()
+    show_summary(summarise(small_run()), Path("out/here"), Console(file=output, width=40))
+    lines = output.getvalue().splitlines()
+    assert [line for line in lines if line.startswith(" ")] == []
+    assert len(lines) == len(list(summary_lines(summarise(small_run())))) + 2
