@@ -84,8 +84,10 @@ def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assig
     cells = []
     for key in keys.values():
         kinds = "everything" if key.kinds == frozenset(OrderKind) else ", ".join(sorted(key.kinds))
-        speaks_for = "others, too" if key.is_for_others else "itself"
-        cells.append((key.name, key.state(now_ms), time_text(key.not_after_ms), kinds, speaks_for))
-    print_table(("key", "state", "until", "may order", "speaks for"), cells, wraps=["may order"], drops=["speaks for"])
+        signs_for = "anyone" if key.is_for_others else "itself"
+        cells.append((key.name, key.state(now_ms), time_text(key.not_after_ms), kinds, signs_for))
+    print_table(
+        ("key", "state", "until", "may order", "may sign for"), cells, wraps=["may order"], drops=["may sign for"]
+    )
     if settings.allow_unsigned:
         typer.echo("Unsigned orders are followed, too (orders.allow_unsigned).")
