@@ -57,7 +57,7 @@ def test_a_file_of_brokers_that_says_nothing_usable_is_refused(document: object,
     file.write_text(json.dumps(document))
     with pytest.raises(AgentError, match="it must be JSON such as"):
         read_brokers(file, None)
-    with pytest.raises(AgentError, match="does not list"):
+    with pytest.raises(AgentError, match="cannot be used"):
         read_brokers(tmp_path / "missing.json", None)
 
 

@@ -49,5 +49,5 @@ def test_servers_and_round_trips_of_a_super_cluster(tmp_path: Path) -> None:
 
 def test_a_port_that_does_not_answer_is_named() -> None:
     """With an example of what to give."""
-    with pytest.raises(SourceError, match=r"varz gives no answer .*: give the address of its monitoring port"):
+    with pytest.raises(SourceError, match=r"varz did not answer .*: give the address of its monitoring port"):
         read_nats([f"http://127.0.0.1:{free_port()}"])
