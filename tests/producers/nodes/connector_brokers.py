@@ -232,7 +232,7 @@ class NatsClientPortBroker(NatsBroker):
     """A NATS server without a leaf port, whose monitoring port is asked often."""
 
     CANNOT: ClassVar[dict[Feature, str]] = {"durable": "not offered there"}
-    MODULE, ADVICE = "nats.nats_client_connector", "no NATS server accepts a client"
+    MODULE, ADVICE = "nats.nats_client_connector", "no NATS server has accepted a client"
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -251,7 +251,7 @@ def test_what_a_broker_does_not_report_is_said(run_amqp: Callable[..., None]) ->
         other = [{"destination_type": "queue", "destination": "regraft.b02.x", "routing_key": "#"}]
         with answering(lambda *_: (200, other)) as url:
             place = AmqpPlace(broker.exchange, BrokerApi(url))
-            with pytest.raises(ConnectorError, match=r"node\.connector_api .* .* belongs to a different broker"):
+            with pytest.raises(ConnectorError, match=r"node\.connector_api .* belongs to a different broker"):
                 await AmqpConnector(broker.server.url, "b01", place=place).start(lambda *_: None, lambda _: None)
         with capture_logs() as logs:
             connector = AmqpConnector(broker.server.url, "b01", place=AmqpPlace(broker.exchange))
