@@ -146,7 +146,7 @@ class ShardCloser:
             shard=number,
             closed_ms=closing.closed_ms,
             latest_ms=closing.latest_ms,
-            settle_ms=closing.settle_ms,
+            settle_ms=closing.settle_ms(self.window_ms, self.grace_ms),
             brokers_awaited=len(closing.reached_ms) - given_up,
             brokers_given_up=given_up,
             late_rows=taken.late_rows,

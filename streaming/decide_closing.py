@@ -110,10 +110,10 @@ class Closing(Struct, frozen=True):
         """How many brokers that reported recently are no longer awaited."""
         return sum(map(self.has_given_up, self.reached_ms))
 
-    @property
-    def settle_ms(self) -> int:
-        """How long after its end a window waits for late reports once all brokers have passed it."""
-        return max(self.settled_ms.values(), default=0)
+    def settle_ms(self, window_ms: int, grace_ms: int) -> int:
+        """Return how long after its end a window waits for late reports once all brokers have passed it."""
+        is_known = sum(end_ms + window_ms <= self.latest_ms for end_ms in self.settled_ms) >= SETTLED_WINDOWS_MIN
+        return max(0 if is_known else grace_ms // 2, *self.settled_ms.values(), 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -156,9 +156,9 @@ def advance(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *, 
     over_ms -= over_ms % window_ms
     closed_ms = max(closing.closed_ms, over_ms)
     awaited_ms = [time_ms for broker, time_ms in reached_ms.items() if not closing.has_given_up(broker)]
-    is_known = sum(end_ms + window_ms <= latest_ms for end_ms in settled_ms) >= SETTLED_WINDOWS_MIN
     if waits_for_all and awaited_ms:
-        complete_ms = min(awaited_ms) - max(0 if is_known else grace_ms // 2, *settled_ms.values(), 0)
+        settle_ms = Closing(latest_ms=latest_ms, settled_ms=settled_ms).settle_ms(window_ms, grace_ms)
+        complete_ms = min(awaited_ms) - settle_ms
         closed_ms = max(closed_ms, complete_ms - complete_ms % window_ms)
     misses = closing.misses if closed_ms == closing.closed_ms else _misses(closing.misses, reached_ms, closed_ms)
     still_open = {end_ms: first_ms for end_ms, first_ms in passed_ms.items() if end_ms > closed_ms}
