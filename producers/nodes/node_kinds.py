@@ -7,13 +7,13 @@ something, so that the connector asks for everything then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe, VectorBit
+from regraft.producers.brokers.broker_messages import Message, Subscribe, VectorBit
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.scot_routing import ScotBroker
@@ -79,9 +79,8 @@ def is_subscribed(core: BrokerProtocol, subscription: str) -> bool:
     return any(entry is not None and not entry.leaving for entry in entries)
 
 
-def wishes_in(message: Message) -> list[Filter]:
-    """Return what a peer's message says that others want."""
-    messages = message.messages if isinstance(message, Bundle) else (message,)
+def wishes_in(messages: Sequence[Message]) -> list[Filter]:
+    """Return what a peer's messages, none of which is a bundle, say that others want."""
     wishes: list[Filter] = [each.filter_ for each in messages if isinstance(each, Subscribe)]
     if any(isinstance(each, VectorBit) and each.is_on for each in messages):
         wishes.append(EVERYTHING)

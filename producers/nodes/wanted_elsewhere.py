@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from regraft.producers.brokers.broker_messages import Bundle, Message, Subscribe
 from regraft.producers.nodes.connectors.connector import Connector
@@ -66,9 +66,11 @@ class WantedElsewhere:
             self._wanted_before = wanted  # Kept once more: a message that the core keeps for a plan is in no table.
 
     def _hold_or_serve(self, peer: str, messages: deque[Message]) -> None:
-        subjects = {subject_of_filter(filter_) for message in messages for filter_ in wishes_in(message)}
-        for one in (one for message in messages for one in _subscriptions(message)):
-            self._groups.note(one.subscription, one.home, one.filter_)
+        contents = [one for message in messages for one in _contents(message)]
+        subjects = {subject_of_filter(filter_) for filter_ in wishes_in(contents)}
+        for one in contents:
+            if isinstance(one, Subscribe):
+                self._groups.note(one.subscription, one.home, one.filter_)
         asked = self._connector.ask_for(subjects) if subjects else None
         if asked is None:
             for message in messages:
@@ -99,6 +101,5 @@ class WantedElsewhere:
         asked.add_done_callback(answered)
 
 
-def _subscriptions(message: Message) -> list[Subscribe]:
-    messages = message.messages if isinstance(message, Bundle) else (message,)
-    return [one for one in messages if isinstance(one, Subscribe)]
+def _contents(message: Message) -> Sequence[Message]:
+    return message.messages if isinstance(message, Bundle) else (message,)
