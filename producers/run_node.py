@@ -225,7 +225,7 @@ class _NodeRun:
     async def _keep_measuring(self) -> None:
         """Measure the queues of links, if the overlay routes around congested ones."""
         measure = self._guarded(self._node.congestion.measure)
-        while True:
+        while self._node.congestion.is_measuring:
             await asyncio.sleep(WINDOW_MS / SECOND_MS)
             measure()
 

@@ -226,10 +226,11 @@ class RealFleet:
             (LEAVE_S, self._clients.end_leaving),
             (LEAVE_S, self._clients.follow_agents),
             (LEAVE_S, self._outages.watch),
-            (WINDOW_MS / SECOND_MS, self._nodes.measure_links),
             (STATUS_S, self._sample),
             (STATUS_S, self._write_status),
         ]
+        if self._bursts is not None:  # Otherwise there are no detours.
+            works.append((WINDOW_MS / SECOND_MS, self._nodes.measure_links))
         due_s = [time.monotonic()] * len(works)
         while not is_over():
             if self._nodes.failure is not None:

@@ -48,14 +48,14 @@ class CongestionWatch:
         return [(peer, rtt_ms if (least := idle[peer]) is None else least) for peer, rtt_ms in measured]
 
     @property
-    def takes_detours(self) -> bool:
-        """Whether notifications go around congested links."""
-        return self._loads is not None and self._loads.is_dynamic
+    def is_measuring(self) -> bool:
+        """Whether there are detours, so that queues matter."""
+        return self._loads is not None
 
-    @takes_detours.setter
-    def takes_detours(self, takes: bool) -> None:
+    def set_detours(self, takes_detours: bool) -> None:
+        """Let notifications go around congested links from now on, or not."""
         if self._loads is not None:
-            self._loads.is_dynamic = takes
+            self._loads.is_dynamic = takes_detours
 
     @property
     def congested(self) -> frozenset[str]:

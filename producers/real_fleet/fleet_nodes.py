@@ -164,7 +164,7 @@ class FleetNodes:
         )
         node.clients.on_confirmed = partial(self._on_confirmed, broker)
         node.on_detour = partial(self._on_detour, broker)
-        node.congestion.takes_detours = self._takes_detours
+        node.congestion.set_detours(self._takes_detours)
         self._listening[broker] = await node.links.start(LOOPBACK, 0)
         self._guarded(node.begin, broker)()
         await connector.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
@@ -228,7 +228,7 @@ class FleetNodes:
         """Let notifications go around congested links from now on, or not; also at nodes that start later."""
         self._takes_detours = takes_detours
         for node in self.nodes.values():
-            node.congestion.takes_detours = takes_detours
+            node.congestion.set_detours(takes_detours)
 
     def measure_links(self) -> None:
         """Let all nodes learn which of their links are congested."""

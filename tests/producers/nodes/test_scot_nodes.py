@@ -84,7 +84,7 @@ async def _exchange(site: MemorySite, is_dynamic: bool) -> None:
     rng = random.Random(33)
     brokers = SIX.brokers
     for broker in brokers:
-        site.fleet.nodes[broker].congestion.takes_detours = is_dynamic
+        site.fleet.nodes[broker].congestion.set_detours(is_dynamic)
     await site.fleet.all_confirmed()
     is_over = False
 
