@@ -112,8 +112,7 @@ class Closing(Struct, frozen=True):
 
     def settle_ms(self, window_ms: int, grace_ms: int) -> int:
         """Return how long after its end a window waits for late reports once all brokers have passed it."""
-        is_known = sum(end_ms + window_ms <= self.latest_ms for end_ms in self.settled_ms) >= SETTLED_WINDOWS_MIN
-        return max(0 if is_known else grace_ms // 2, *self.settled_ms.values(), 0)
+        return _settle_ms(self.settled_ms, self.latest_ms, window_ms, grace_ms)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -157,8 +156,7 @@ def advance(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *, 
     closed_ms = max(closing.closed_ms, over_ms)
     awaited_ms = [time_ms for broker, time_ms in reached_ms.items() if not closing.has_given_up(broker)]
     if waits_for_all and awaited_ms:
-        settle_ms = Closing(latest_ms=latest_ms, settled_ms=settled_ms).settle_ms(window_ms, grace_ms)
-        complete_ms = min(awaited_ms) - settle_ms
+        complete_ms = min(awaited_ms) - _settle_ms(settled_ms, latest_ms, window_ms, grace_ms)
         closed_ms = max(closed_ms, complete_ms - complete_ms % window_ms)
     misses = closing.misses if closed_ms == closing.closed_ms else _misses(closing.misses, reached_ms, closed_ms)
     still_open = {end_ms: first_ms for end_ms, first_ms in passed_ms.items() if end_ms > closed_ms}
@@ -196,6 +194,12 @@ def _passed(closing: Closing, timed: RowTimes, window_ms: int) -> dict[int, int]
         at_ms = int(first_ms[np.searchsorted(reached_ms, end_ms)])
         passed_ms[end_ms] = min(passed_ms.get(end_ms, at_ms), at_ms)
     return passed_ms
+
+
+def _settle_ms(settled_ms: dict[int, int], latest_ms: int, window_ms: int, grace_ms: int) -> int:
+    """Return how long windows wait: as long as any of these took, at least half the grace while these are too few."""
+    is_known = sum(end_ms + window_ms <= latest_ms for end_ms in settled_ms) >= SETTLED_WINDOWS_MIN
+    return max(0 if is_known else grace_ms // 2, *settled_ms.values(), 0)
 
 
 def _settled(known_ms: dict[int, int], timed: RowTimes, window_ms: int, grace_ms: int) -> dict[int, int]:
