@@ -177,4 +177,3 @@ class TreeRouting:
                 return self.interests.accept_release(tables, source, message.subscription, now_ms)
             case End():
                 return self.change.note_end(tables, source, now_ms)
-        raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
