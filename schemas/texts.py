@@ -24,6 +24,11 @@ def figure(value: float) -> str:
     return f"{value:.{DIGITS}f}".rstrip("0").rstrip(".").removesuffix("-0") or "0"
 
 
+def ended(sentence: str) -> str:
+    """Return a sentence with an end: a full stop, unless it has one or is a question."""
+    return sentence if sentence.endswith((".", "?")) else f"{sentence}."
+
+
 def name_near(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return "did you mean ...?" with the nearest known name, or ``otherwise`` if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)

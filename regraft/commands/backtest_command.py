@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
+from regraft.schemas.texts import ended
 from regraft.schemas.units import SECOND_MS
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def backtest(
         result = run_backtest(options, Console(stderr=True, quiet=is_json_only))
     except BacktestError as error:
         for sentence in error.errors:
-            typer.echo(f"Cannot backtest: {sentence}{'' if sentence.endswith(('.', '?')) else '.'}", err=True)
+            typer.echo(f"Cannot backtest: {ended(sentence)}", err=True)
         raise typer.Exit(EXIT_CALL) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted: nothing was written.", err=True)

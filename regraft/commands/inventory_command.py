@@ -14,6 +14,7 @@ import typer
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
+from regraft.schemas.texts import ended
 
 if TYPE_CHECKING:
     from regraft.inventories.build_inventory import Tariff
@@ -157,7 +158,7 @@ def check(
     elif errors:
         typer.echo(f"{path} cannot be used:")
         for sentence in errors:
-            typer.echo(f"Wrong: {sentence}{'' if sentence.endswith(('.', '?')) else '.'}")
+            typer.echo(f"Wrong: {ended(sentence)}")
     else:
         typer.echo(f"{path} can be used: a {kind} over {brokers} brokers.")
         _print_oddities(oddities)
