@@ -177,8 +177,8 @@ class RepairOverlay:
             return True
         leaving, present = state.fleet.in_state(MemberState.LEAVING), state.plan_log.present.brokers
         open_homes = set(present).difference(self._reviewer.maintained(now_ms), leaving)
-        here = (newest.reaches.get(client_of(name)) for name, home in newest.movable.items() if home == broker)
-        return any(open_homes.intersection(reached or open_homes) for reached in here)
+        clients = {client_of(name) for name, home in newest.movable.items() if home == broker}
+        return any(newest.may_reach(client, home) for client in clients for home in open_homes)
 
     def _is_due(self, change: BrokerChange, to_join: Sequence[str], ready: frozenset[str], now_ms: int) -> bool:
         """Return True if there is no reason to wait for further brokers that could join in the same plan."""

@@ -198,6 +198,11 @@ class ClosedWindow:
         """Return the window without the subscribers that may move: of many windows they would take much memory."""
         return replace(self, movable={}, nearest={}, reaches={}) if self.movable else self
 
+    def may_reach(self, client: str, broker: str) -> bool:
+        """Return False if a client's agent is known not to reach a broker."""
+        reached = self.reaches.get(client)
+        return not reached or broker in reached
+
     @property
     def slowest_queue(self) -> QueueState | None:
         """The queue at which messages waited longest on average, or None if none waited."""

@@ -116,8 +116,7 @@ def _movable_leaving(state: TreeState, by_distance: Mapping[str, Sequence[str]],
 
 def _nearest_reached(state: TreeState, client: str, by_distance: Sequence[str]) -> str:
     """Return the nearest broker to which its agent can take a client, the nearest of all if that is not known."""
-    reached = state.newest.reaches.get(client) or by_distance
-    return next((home for home in by_distance if home in reached), "")
+    return next((home for home in by_distance if state.newest.may_reach(client, home)), "")
 
 
 def _leaving_text(state: TreeState, moves: Sequence[ClientMove], nearest: str, going: int, movable: int) -> str:
