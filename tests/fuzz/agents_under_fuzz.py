@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 from regraft.producers.agents.broker_address import BrokerAddress
@@ -109,7 +109,7 @@ def _broker_line(rng: random.Random) -> bytes:
         )
         return b"HMSG a.b 1 %d %d\r\n%bhi\r\n" % (len(block), len(block) + 2, block)
     if how < 0.8:
-        payload = _note(rng)
+        payload = hostile_note(rng, CLIENT, (1, 2, 3, 77))
         return b"MSG _REGRAFT.agent.%b regraft-n %d\r\n%b\r\n" % (CLIENT.encode(), len(payload), payload)
     if how < 0.9:
         place = rng.choice((b"1.a.b", b"x.a.b", b"1.", b"", b"9" * 5_000 + b".a"))
@@ -117,10 +117,12 @@ def _broker_line(rng: random.Random) -> bytes:
     return rng.choice(ODD)
 
 
-def _note(rng: random.Random) -> bytes:
+def hostile_note(rng: random.Random, client: str, numbers: Sequence[int], overlays: Sequence[str] = ()) -> bytes:
+    """Return a note to a client's agent about one of these subscriptions, seldom one that is none."""
     if rng.random() < 0.1:
         return rng.choice((b"", b"{", b"[]", b'{"kind":"move","epoch":-1}', b"\xff", b"{" * 5_000))
-    name = f"{CLIENT}.{rng.choice((1, 2, 3, 77))}~0badcafe-1"
+    name = f"{client}.{rng.choice(numbers)}~0badcafe-1"
     named = rng.choice((name, name, name, "other.k1-1.1~x-1", "", "x"))
     broker = rng.choice(("b01", "b02", "b09", ""))
-    return note_bytes(AgentNote(rng.choice(list(NoteKind)), named, rng.choice((1, 1, 1, 2)), broker, rng.randrange(9)))
+    kind, overlay = rng.choice(list(NoteKind)), rng.choice(overlays) if overlays else ""
+    return note_bytes(AgentNote(kind, named, rng.choice((1, 1, 1, 2)), broker, rng.randrange(9), overlay))

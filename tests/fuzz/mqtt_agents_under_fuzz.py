@@ -19,7 +19,7 @@ from regraft.producers.agents.mqtt_client_side import MqttSession
 from regraft.producers.agents.mqtt_frames import MQTT_5, FrameReader, as_mqtt311, head
 from regraft.producers.agents.mqtt_upstream import MqttUpstream
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, read_packet
-from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes
+from tests.fuzz.agents_under_fuzz import hostile_note
 
 CLIENT, OTHER = "web1.k3-1", "web1.k3-2"
 BROKERS = {name: BrokerAddress(name, "127.0.0.1", 1, scheme="mqtt") for name in ("b01", "b02")}
@@ -263,7 +263,9 @@ def _broker_packet(rng: random.Random) -> bytes:
         ).write()  # fmt: skip
     if kind < 0.6:
         topic = f"_REGRAFT/agent/{CLIENT.replace('.', '/')}"
-        return mqtt5.PublishPacket(topic, _note(rng), subscription_ids=[NOTES_ID]).write()
+        return mqtt5.PublishPacket(
+            topic, hostile_note(rng, CLIENT, (0, 1, 2, 3, 77), ("regraft", "")), subscription_ids=[NOTES_ID]
+        ).write()
     if kind < 0.7:
         place = rng.choice(("1/a/b", "x/a", "1/", "9" * 500 + "/a", "²/a"))
         topic = f"_REGRAFT/to/{CLIENT.replace('.', '/')}/{place}"
@@ -276,13 +278,3 @@ def _broker_packet(rng: random.Random) -> bytes:
         return bytes(rng.choice(answers)(number).write())
     ended = mqtt5.DisconnectPacket(reason_code=rng.choice(ENDED)).write()
     return rng.choice((PONG, PING, ended, mqtt5.ConnAckPacket().write(), b"\x00\x00", CONNECT_311))
-
-
-def _note(rng: random.Random) -> bytes:
-    if rng.random() < 0.1:
-        return rng.choice((b"", b"{", b"[]", b'{"kind":"move","epoch":-1}', b"\xff", b"{" * 5_000))
-    name = f"{CLIENT}.{rng.choice((0, 1, 2, 3, 77))}~0badcafe-1"
-    named = rng.choice((name, name, name, "other.k1-1.1~x-1", "", "x"))
-    broker = rng.choice(("b01", "b02", "b09", ""))
-    kind, overlay = rng.choice(list(NoteKind)), rng.choice(("regraft", ""))
-    return note_bytes(AgentNote(kind, named, rng.choice((1, 1, 1, 2)), broker, rng.randrange(9), overlay))
