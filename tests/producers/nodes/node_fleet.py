@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
 from regraft.controller.settings.controller_settings import TransitionLimits
@@ -27,6 +27,7 @@ from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 from regraft.schemas.telemetry import TelemetryBatch
+from tests.wait_until import PATIENCE_S
 
 LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=500.0, retry_ms=5.0, retry_ms_max=20.0)
 
@@ -245,3 +246,34 @@ class NodeLedger:
             found["out_of_order"] += sum(later < earlier for earlier, later in pairwise(came))
         found["unexpected"] += sum(len(came) for pair, came in self.came.items() if pair not in owed)
         return found
+
+
+class Site(Protocol):
+    """Nodes and what is next to them."""
+
+    fleet: NodeFleet
+
+    async def begin(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+ASite = TypeVar("ASite", bound=Site)
+
+
+def run_on_site(
+    site: ASite, steps: Callable[[ASite], Awaitable[None]], apart: Collection[tuple[str, str]] = ()
+) -> None:
+    """Run steps on a site from its begin to its end; the links ``apart`` have separate proxies."""
+
+    async def go() -> None:
+        for link in apart:
+            await site.fleet.add_proxy(*link)
+        try:
+            await site.begin()
+            await asyncio.wait_for(steps(site), PATIENCE_S)
+        finally:
+            await site.close()
+        assert site.fleet.failures == []
+
+    asyncio.run(go())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from tests.producers.drive_plan import random_swaps
 from tests.producers.nodes.connector_kit import needs
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
-from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
+from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger, run_on_site
 from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
-from tests.wait_until import PATIENCE_S
 
 pytestmark = pytest.mark.stack
 
@@ -262,25 +261,7 @@ KINDS: dict[str, tuple[Any, Any, Callable[[Any, str], Connector]]] = {
 
 @pytest.fixture(params=["nats", "mqtt", "amqp, nats, mqtt"])
 def run_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[RealSite], Awaitable[None]]], None]:
-    return partial(run_real_site, RealSite(request.param, tmp_path))
-
-
-def run_real_site(
-    site: RealSite, steps: Callable[[RealSite], Awaitable[None]], apart: Collection[tuple[str, str]] = ()
-) -> None:
-    """Run steps on a site from its begin to its end; the links ``apart`` have separate proxies."""
-
-    async def go() -> None:
-        for link in apart:
-            await site.fleet.add_proxy(*link)
-        try:
-            await site.begin()
-            await asyncio.wait_for(steps(site), PATIENCE_S)
-        finally:
-            await site.close()
-        assert site.fleet.failures == []
-
-    asyncio.run(go())
+    return partial(run_on_site, RealSite(request.param, tmp_path))
 
 
 def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:

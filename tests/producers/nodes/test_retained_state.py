@@ -19,7 +19,7 @@ from regraft.producers.nodes.mqtt.mqtt_retained import RETAINED_MAX, TOO_MANY, R
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.node_fleet import NodeFleet
+from tests.producers.nodes.node_fleet import NodeFleet, run_on_site
 from tests.wait_until import PATIENCE_S
 
 PAIR = ("b01", "b02")
@@ -83,17 +83,7 @@ class RetainedSite:
 
 def run(directory: Path, steps: Callable[[RetainedSite], Awaitable[None]]) -> None:
     needs_mosquitto()
-
-    async def go() -> None:
-        site = RetainedSite(directory)
-        try:
-            await site.begin()
-            await asyncio.wait_for(steps(site), PATIENCE_S)
-        finally:
-            await site.close()
-        assert site.fleet.failures == []
-
-    asyncio.run(go())
+    run_on_site(RetainedSite(directory), steps)
 
 
 @pytest.mark.stack

@@ -10,7 +10,8 @@ import pytest
 
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import PlanPhase
-from tests.producers.nodes.test_nodes_beside_brokers import RealSite, run_real_site
+from tests.producers.nodes.node_fleet import run_on_site
+from tests.producers.nodes.test_nodes_beside_brokers import RealSite
 from tests.producers.nodes.test_scot_nodes import EXCHANGED, RELINKED, SIX
 
 pytestmark = pytest.mark.stack
@@ -29,7 +30,7 @@ def test_plans_exchange_slots_and_links_while_clients_publish(site: RealSite) ->
 
     async def steps(site: RealSite) -> None:
         for node in site.fleet.nodes.values():
-            node.congestion.takes_detours = False  # On a busy machine detours would change the order.
+            node.congestion.set_detours(False)  # On a busy machine detours would change the order.
         stop = asyncio.Event()
         publishing = asyncio.create_task(site.publish_until(stop))
         for regions, links in ((SIX.regions, RELINKED), (EXCHANGED, RELINKED), (SIX.regions, SIX.region_links)):
@@ -42,7 +43,7 @@ def test_plans_exchange_slots_and_links_while_clients_publish(site: RealSite) ->
         assert {node.core.epoch for node in site.fleet.nodes.values()} == {3}
         assert min(site.published.values()) > 20
 
-    run_real_site(site, steps)
+    run_on_site(site, steps)
 
 
 def test_clusters_behind_a_slow_link_are_left_to_another_broker(site: RealSite) -> None:
@@ -69,4 +70,4 @@ def test_clusters_behind_a_slow_link_are_left_to_another_broker(site: RealSite) 
         await site.publish("b01")
         await site.all_there()
 
-    run_real_site(site, steps, [("b01", "b02")])
+    run_on_site(site, steps, [("b01", "b02")])
