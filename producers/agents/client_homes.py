@@ -99,6 +99,7 @@ class ClientHomes(Generic[AnUpstream]):
         for broker in [name for name in self.upstreams if name not in used]:
             self.upstreams.pop(broker).close()
             session.publishing.lose(broker)
+            session.release(f"slow {broker}")
         self._say_near()
 
     def lose(self, upstream: AnUpstream, reason: str) -> None:

@@ -41,7 +41,8 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         self._holds: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.present: Collection[ClientSession[Any]] = ()  # All clients of the agent.
-        self.is_over = self._is_slow = False
+        self._unread: set[str] = set()  # Why the client takes no more at present.
+        self.is_over = False
 
     @property
     def client(self) -> Client:
@@ -64,21 +65,28 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
 
     def pause_writing(self) -> None:
         """Read from brokers no faster than the client does."""
-        self._is_slow = True
-        for upstream in self.homes.upstreams.values():
-            if upstream.transport is not None:
-                upstream.transport.pause_reading()
+        self.note_slow("socket", is_slow=True)
 
     def resume_writing(self) -> None:
         """Read from brokers again."""
-        self._is_slow = False
-        for upstream in self.homes.upstreams.values():
-            if upstream.transport is not None and not upstream.is_closing:
-                upstream.transport.resume_reading()
+        self.note_slow("socket", is_slow=False)
+
+    def note_slow(self, reason: str, *, is_slow: bool) -> None:
+        """Read nothing from brokers while there is a reason for which the client takes no more."""
+        (self._unread.add if is_slow else self._unread.discard)(reason)
+        for transport in self.broker_transports():
+            if self._unread:
+                transport.pause_reading()
+            elif not transport.is_closing():
+                transport.resume_reading()
+
+    def broker_transports(self) -> list[asyncio.Transport]:
+        """Return the connections by which messages for the client come."""
+        return [each.transport for each in self.homes.upstreams.values() if each.transport is not None]
 
     def note_connected(self, upstream: AnUpstream) -> None:
         """Read from one more broker, too, no faster than the client does."""
-        if self._is_slow and upstream.transport is not None:
+        if self._unread and upstream.transport is not None:
             upstream.transport.pause_reading()
 
     def lose_upstream(self, upstream: AnUpstream, reason: str) -> None:

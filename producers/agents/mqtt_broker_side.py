@@ -62,7 +62,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def _note_full(self, is_full: bool) -> None:
         """Read from brokers no faster than the client answers."""
-        (self.pause_writing if is_full else self.resume_writing)()
+        self.note_slow("answers", is_slow=is_full)
 
     def write_packet(self, packet: mqtt5.Packet) -> None:
         """Send a packet to the client."""

@@ -62,14 +62,19 @@ class MqttSession(MqttBrokerSide):
         self._end_if_silent(LOGIN_S_MAX)
 
     def _end_if_silent(self, s_max: float) -> None:
-        """End the client if it says nothing for ``s_max``, its keep-alive and a half once it has logged in."""
+        """End the client if it says nothing for ``s_max``, its keep-alive and a half once it has logged in.
+
+        While the agent does not read what it says, it may be saying something.
+        """
         loop = asyncio.get_running_loop()
+        if self._transport is not None and not self._transport.is_reading():
+            self._heard_s = loop.time()
         if self._has_connected:
             s_max = 1.5 * self.client.connect.keep_alive
         silent_s = loop.time() - self._heard_s
         if self.is_over or self._raw is not None or not s_max:
             return
-        if silent_s > s_max and "slow client" not in self._holds:
+        if silent_s > s_max:
             self.end(f"it has said nothing for {silent_s:.0f} s")
             return
         loop.call_later(max(s_max - silent_s, 0.0) + 0.1, self._end_if_silent, s_max)
@@ -90,6 +95,11 @@ class MqttSession(MqttBrokerSide):
         frames.close()
         if self._raw is not None:
             self._raw.write(self._reader.take_rest())
+
+    def broker_transports(self) -> list[asyncio.Transport]:
+        """Return the connections by which messages for the client come."""
+        raw = self._raw.transport if self._raw is not None else None
+        return [*super().broker_transports(), *([raw] if raw is not None else [])]
 
     def _pass_raw(self, data: bytes) -> bool:
         if self._raw is not None:

@@ -107,12 +107,16 @@ class MqttUpstream(asyncio.Protocol):
         return self.facts
 
     def _ping(self) -> None:
+        """Let the broker answer at least ``PINGS`` times within the keep-alive; it may want a shorter one."""
+        keep_alive_s = min(KEEP_ALIVE_S, self.facts.server_keep_alive or KEEP_ALIVE_S)
         if self._unanswered >= PINGS:
-            self._end(f"no data for {KEEP_ALIVE_S} s")
+            self._end(f"no data for {keep_alive_s} s")
             return
-        self._unanswered += 1
+        # While the client does not read, neither does the agent: an answer may be there.
+        is_read = self.transport is not None and self.transport.is_reading()
+        self._unanswered = self._unanswered + 1 if is_read else 0
         self.write(mqtt5.PingReqPacket().write())
-        self._pinging = asyncio.get_running_loop().call_later(KEEP_ALIVE_S / PINGS, self._ping)
+        self._pinging = asyncio.get_running_loop().call_later(keep_alive_s / PINGS, self._ping)
 
     # --- the socket --------------------------------------------------------------------------------------------------
 
