@@ -103,6 +103,14 @@ class BrokerProtocol(Protocol):
         """
         ...
 
+    def leave_clients(self) -> None:
+        """Let plans take this broker out of the overlay although clients stay here, as those of real brokers do.
+
+        Publishers then end when the broker switches, subscriptions once everything of the old epoch has come. Without
+        this call, and on a ring, a broker refuses a plan that would leave clients behind.
+        """
+        ...
+
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
         """Process one message and return the effects, in order. ``source`` is a neighbour, or None for a local sender.
 

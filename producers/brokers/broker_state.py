@@ -195,6 +195,9 @@ class BrokerState(Generic[Tables, Plan]):
     # The commands obeyed so far. Invariant: the term never falls, and an epoch never changes its plan.
     fence: CommandFence
 
+    # Whether this broker may leave the overlay although no plan moves the clients here: their stays end with the epoch.
+    leaves_clients: bool
+
     # The time of the message being handled.
     now_ms: float
 
@@ -208,6 +211,7 @@ class BrokerState(Generic[Tables, Plan]):
         self.has_overflowed = False
         self.epoch_aborted_max = -1
         self.fence = CommandFence()
+        self.leaves_clients = False
         self.now_ms = 0.0
         self.held_count_max = 0
         self.control_messages_sent = 0

@@ -42,6 +42,7 @@ class ContentChange(EpochChange[Tables, Plan]):
 
     def __init__(self, state: BrokerState[Tables, Plan], interests: LocalInterests[Tables]) -> None:
         self._state = state
+        self._clients = interests
         self.broker = state.broker
         self.movers: MovingSubscribers[Tables, Plan] = MovingSubscribers(state, interests)
 
@@ -88,7 +89,7 @@ class ContentChange(EpochChange[Tables, Plan]):
         stays = self.stays_to_move(under_way)
         under_way.leaving = dict.fromkeys(stays, now_ms)
         if not stays:
-            return switch(self._state, self, under_way, now_ms)
+            return self._switch(under_way, now_ms)
         return [PublisherLeaves(name, under_way.moves[name].home_to, stay) for name, stay in stays.items()]
 
     def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
@@ -102,7 +103,28 @@ class ContentChange(EpochChange[Tables, Plan]):
             return []
         has_left = isinstance(request, LeaveRequest)
         dropped = self._drop_stranded({request.publisher: request.connection}, under_way) if has_left else []
-        return dropped if under_way.leaving else [*dropped, *switch(self._state, self, under_way, now_ms)]
+        return dropped if under_way.leaving else [*dropped, *self._switch(under_way, now_ms)]
+
+    def _switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
+        """Switch to the new epoch, behind the ends of the publishers that stay here if this broker leaves the overlay.
+
+        These ends follow what was published and precede END, so that all know them before the old epoch is retired.
+        """
+        effects: list[Effect] = []
+        if self._state.tables[under_way.epoch_to].is_outside:
+            stays, moved = self._clients.publishers_here(), self.stays_to_move(under_way)
+            for name in sorted(stays.keys() - moved.keys()):
+                effects.append(ClientDropped(name, stays[name], is_over=True))
+                effects += self.unadvertise(UnadvertiseRequest(name, stays[name]), now_ms)
+        return effects + switch(self._state, self, under_way, now_ms)
+
+    def _end_subscriptions(self) -> list[Effect]:
+        """End the subscriptions that stay at this broker, which has left the overlay: nothing more comes for them."""
+        if self._state.takes_clients:
+            return []
+        here = self._clients.locals
+        left = [here.pop(name) for name in sorted(here) if not here[name].has_ended]
+        return [ClientDropped(one.client, one.connection, is_over=True) for one in left]
 
     def drop_unresponsive(self, under_way: Plan, now_ms: float) -> list[Effect]:
         """End the stay of publishers that did not leave in time: later notifications from them are refused."""

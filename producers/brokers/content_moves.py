@@ -72,6 +72,10 @@ class LocalInterests(Protocol[TablesIn]):
 
     locals: dict[str, LocalSubscription]
 
+    def publishers_here(self) -> dict[str, int]:
+        """Return the publishers whose home this broker is in the epoch that it stamps, or will be, with their stays."""
+        ...
+
     def issue_arrived(self, tables: TablesIn, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
         ...

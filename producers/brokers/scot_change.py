@@ -105,7 +105,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         for one in command.subscribers_moved:
             if one.home_to not in target.brokers:
                 return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
-        if self.broker in command.brokers_left:
+        if self.broker in command.brokers_left and not self._state.leaves_clients:
             is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
             here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
             return reason_to_stay(here, command)
@@ -294,6 +294,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             dead = self._state.tables[self._state.epoch].dead
             effects += self.movers.drop_stranded(under_way, dead) if is_retired else []
             effects += self.movers.release(under_way.going if is_retired else under_way.arrived)
+        effects += self._end_subscriptions()
         for name, local in list(self._interests.locals.items()):
             if local.has_ended and not any(name in tables.entries for tables in self._state.epochs()):
                 del self._interests.locals[name]

@@ -120,7 +120,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         for one in command.subscribers_moved:
             if one.home_to not in target.brokers:
                 return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
-        if self.broker in command.brokers_left:
+        if self.broker in command.brokers_left and not self._state.leaves_clients:
             is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
             here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
             return reason_to_stay(here, command)
@@ -282,6 +282,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         if under_way is not None and gone.epoch < self._state.epoch:
             sent += self.movers.drop_stranded(under_way, self._state.tables[self._state.epoch].dead)
             sent += self.movers.release(under_way.going)
+        sent += self._end_subscriptions()
         effects = sent + self._interests.forget_ended() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
         if not self._state.takes_clients:

@@ -307,6 +307,8 @@ class TreeInterests(TreePublishers):
         """
         effects: list[Effect] = []
         for tables in self._state.epochs()[1:]:
+            if tables.is_outside:
+                continue  # What stays here ends with the older epoch.
             for entry in list(entries):
                 if entry.leaving or not self._is_derived(tables, entry):
                     continue

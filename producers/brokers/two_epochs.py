@@ -60,6 +60,10 @@ class TwoEpochBroker(CommandedCore[Tables, Plan]):
         """Accept this broker's epoch as the one that a plan led to."""
         self.state.fence.begin_at(self.epoch, plan, digest, term)
 
+    def leave_clients(self) -> None:
+        """Let plans take this broker out of the overlay although clients stay: their stays end with the old epoch."""
+        self.state.leaves_clients = True
+
     # --- what a driver reads -----------------------------------------------------------------------------------------
 
     @property

@@ -119,7 +119,7 @@ class EmulatedOverlay:
         self.timing = timing
         self.ledger = ledger
         self.boot_ms = int(env.now)
-        self.start = start or StartingPoint(inventory.bootstrap)
+        self.start = start or StartingPoint(inventory.bootstrap, clients_stay=inventory.clients_stay)
         cores = [self.start.core_of(broker, self.boot_ms) for broker in self.start.brokers_of(inventory)]
         self.brokers = {core.broker: EmulatedBroker(core, cells.new_cells()) for core in cores}
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}

@@ -57,7 +57,7 @@ class StartingPoint:
     """The overlay that brokers begin with; ``plan`` and its ``digest`` led there, empty for the bootstrap overlay.
 
     ``term`` is the highest that the plans name: brokers obey no leader of an earlier one. ``homes`` are those that
-    plans have set, by client.
+    plans have set, by client. If ``clients_stay``, brokers may leave the overlay without their clients.
     """
 
     configuration: OverlayConfiguration
@@ -65,6 +65,7 @@ class StartingPoint:
     digest: str = ""
     term: int = 0
     homes: Mapping[str, str] = field(default_factory=dict)
+    clients_stay: bool = False
 
     def core_of(self, broker: str, boot_ms: int) -> BrokerProtocol:
         """Return the core of a broker that begins here."""
@@ -82,6 +83,8 @@ class StartingPoint:
     def _begun(self, core: BrokerProtocol) -> BrokerProtocol:
         if self.plan:
             core.begin_at(self.plan, self.digest, self.term)
+        if self.clients_stay:
+            core.leave_clients()
         return core
 
     def first_home(self, client: str, drawn: str) -> str:
@@ -98,12 +101,12 @@ def starting_point(inventory: Inventory, plans: Iterable[Plan]) -> StartingPoint
     committed = [plan for plan in by_epoch if LIFE[plan.phase].is_committed]
     term = max((plan.term for plan in by_epoch), default=0)
     if not committed:
-        return StartingPoint(inventory.bootstrap, term=term)
+        return StartingPoint(inventory.bootstrap, term=term, clients_stay=inventory.clients_stay)
     last = committed[-1]
     target = inventory.bootstrap.target_of(last)
     homes = {move.client: move.home_to for plan in committed for move in plan.moves}
     homes = {client: home for client, home in homes.items() if home in target.neighbours}
-    return StartingPoint(target, last.plan, plan_digest(last, target), term, homes)
+    return StartingPoint(target, last.plan, plan_digest(last, target), term, homes, inventory.clients_stay)
 
 
 def is_undecided(plan: Plan) -> bool:
