@@ -1,0 +1,85 @@
+"""Brokers that leave an overlay although clients stay there, in any order of events."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import ClientDropped
+from regraft.producers.emulator.emulated_broker import EmulatedBroker
+from tests.scenarios import any_order_run
+from tests.scenarios.any_order_account import Key
+from tests.scenarios.any_order_members import LEAVE
+from tests.scenarios.any_order_run import SCOT, TREE, RunSpec
+from tests.scenarios.any_order_scot import AnyOrderScot, scot_inventory
+from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
+
+LEFT_BEHIND_SHARE = 0.6  # The share of plans that leave the clients of leaving brokers behind.
+SEEDS = range(25)
+
+
+class LeftBehind(AnyOrderTree):
+    """Plans may leave any client behind: nothing published in an overlay without its broker is owed to it, or by it."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.may_drop = True
+        self.ended: set[tuple[str, str]] = set()  # Publisher, and the broker that has ended its stay.
+
+    def _see(self, broker: EmulatedBroker, effect: Any) -> None:
+        if isinstance(effect, ClientDropped):
+            self.ended.add((effect.client, broker.name))
+        super()._see(broker, effect)
+
+    def staying_at(self, broker: str) -> list[str]:
+        """Return no client: none keeps its broker in the overlay."""
+        return []
+
+    def with_leaving(
+        self, changes: Sequence[Any], moves: Sequence[Sequence[str]], rng: random.Random, mistaken_share: float = 0.0
+    ) -> Sequence[Sequence[str]]:
+        """Return the moves, often with none away from leaving brokers."""
+        if rng.random() >= LEFT_BEHIND_SHARE:
+            return super().with_leaving(changes, moves, rng, mistaken_share)
+        leaving = {change[1] for change in changes if change[0] == LEAVE}
+        return tuple(move for move in moves if not leaving.intersection(move[1:]))
+
+    def is_excused(self, key: Key, subscription: str) -> bool:
+        """Return True also for what reached its home when that, or the subscription's, was no longer in the overlay."""
+        if key not in self.stamped:
+            is_late = (key[0], self.account.published[key].home) in self.ended
+            return is_late or super().is_excused(key, subscription)
+        epoch = self.stamped[key][0]
+        is_left = self.serving(epoch, subscription) not in self.overlay_of(epoch).brokers
+        return is_left or super().is_excused(key, subscription)
+
+
+class LeftBehindScot(LeftBehind, AnyOrderScot):
+    """The same on a structured cyclic overlay."""
+
+
+def staying(inventory: Inventory) -> Inventory:
+    return replace(inventory, clients_stay=True)
+
+
+@pytest.fixture(autouse=True)
+def left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients stay in all runs."""
+    monkeypatch.setattr(any_order_run, "AnyOrderTree", LeftBehind)
+    monkeypatch.setattr(any_order_run, "AnyOrderScot", LeftBehindScot)
+    monkeypatch.setattr(any_order_run, "tree_inventory", lambda *given: staying(tree_inventory(*given)))
+    monkeypatch.setattr(any_order_run, "scot_inventory", lambda *given: staying(scot_inventory(*given)))
+
+
+@pytest.mark.parametrize("overlay", [TREE, SCOT])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_of_the_old_epoch_is_lost_to_clients_left_behind(overlay: str, seed: int) -> None:
+    spec = RunSpec.of(seed, overlay)
+    spec = replace(spec, features=tuple(dict.fromkeys((*spec.features, "members"))))
+    result = any_order_run.run(spec)
+    assert result.failure is None, result.failure
