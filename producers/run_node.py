@@ -302,7 +302,10 @@ class _NodeRun:
         self._lost = {peer: epoch for peer, epoch in self._lost.items() if epoch == core.epoch}
         is_inside, lost = core.takes_clients, sorted(self._lost)
         waiting = self._health.waiting
-        waiting.note(waiting_for(node.broker, is_member=self._is_member, is_in_overlay=is_inside, lost=lost))
+        has_left = self._ports.has_left(node.broker)
+        waiting.note(
+            waiting_for(node.broker, is_member=self._is_member, is_in_overlay=is_inside, lost=lost, has_left=has_left)
+        )
         return {
             "broker": node.broker,
             "time_ms": int(time.time() * SECOND_MS),

@@ -70,12 +70,16 @@ class MemberReader:
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self.tail = TopicTail(kafka, topic_name(MEMBERS, namespace), Member, RECORDS_PER_POLL_MAX)
         self._members: dict[str, str] = {}
+        self.left: set[str] = set()  # Brokers whose newest record says that they have left.
 
     def poll(self) -> dict[str, str]:
         """Process new records without waiting; return the current members, with their addresses if known."""
         for broker, member in self.tail.poll():
             self._members.pop(broker, None)
-            if member is not None and member.state is not MemberState.LEFT:
+            self.left.discard(broker)
+            if member is not None and member.state is MemberState.LEFT:
+                self.left.add(member.broker)
+            elif member is not None:
                 self._members[member.broker] = "" if member.facts is None else member.facts.address
         return self._members
 
@@ -199,6 +203,11 @@ class KafkaPorts:
         if self._members is None:
             self._members = MemberReader(self._kafka, self._topics.namespace)
         return self._members.poll()
+
+    def has_left(self, broker: str) -> bool:
+        """Return True if a broker was a member and has left, as far as records have arrived."""
+        self.member_addresses()
+        return self._members is not None and broker in self._members.left
 
     def requested_share(self) -> SampleRequest | None:
         """Return the controller's request for what to report in full; the first call only starts reading."""

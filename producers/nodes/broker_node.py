@@ -176,13 +176,10 @@ class BrokerNode:
         if command.phase is CommandPhase.PREPARE and not self._agents.may_obey(command):
             self._refuse(command, NO_MOVES)
             return
-        match command.phase:
-            case CommandPhase.PREPARE:
-                self._prepare(command)
-            case CommandPhase.INSTALL:
-                self._install(command)
-            case _:
-                self._serve(None, command)
+        steps = {
+            CommandPhase.PREPARE: self._prepare, CommandPhase.INSTALL: self._install, CommandPhase.RETIRE: self._retire
+        }  # fmt: skip
+        steps.get(command.phase, partial(self._serve, None))(command)
         self._sync_overlay()
 
     def _prepare(self, command: Command) -> None:
@@ -197,6 +194,13 @@ class BrokerNode:
         if was_steady and self.core.phase is BrokerPhase.STEADY:
             for peer in joined:
                 self.links.cancel_renewal(peer)
+
+    def _retire(self, command: Command) -> None:
+        """Retire the old epoch; report what the overlay no longer serves if this node was in that alone."""
+        was_steady = self.core.phase is BrokerPhase.STEADY
+        self._serve(None, command)
+        if not (was_steady or self.core.takes_clients) and self.core.phase is BrokerPhase.STEADY:
+            log.warning("overlay_left", broker=self.broker, subjects_unserved=self.clients.interest_count)
 
     def _install(self, command: Command) -> None:
         """Install; if the core restarts, begin another incarnation of the links: what was held or sent is void."""

@@ -18,6 +18,10 @@ ADMITTED = (
     "controller.members.admit_announced"
 )
 PLAN = "a plan that admits this node to the overlay, which a running controller proposes: until then nothing crosses"
+LEFT = (
+    "an order to come back (`regraft members readmit {broker}`): the node has left the overlay, and nothing crosses to "
+    "or from the clients of its broker; it can be stopped"
+)
 REPAIR = (
     "a plan without the lost {peers}, which a running controller proposes: until then nothing crosses to or through it"
 )
@@ -49,10 +53,10 @@ class NodeWaiting:
         self._file.write(document)
 
 
-def waiting_for(broker: str, *, is_member: bool, is_in_overlay: bool, lost: list[str]) -> str:
+def waiting_for(broker: str, *, is_member: bool, is_in_overlay: bool, lost: list[str], has_left: bool = False) -> str:
     """Return what a running node waits for, empty if for nothing; ``lost`` are neighbours that are considered dead."""
     if not is_member:
         return ADMITTED.format(broker=broker)
     if not is_in_overlay:
-        return PLAN
+        return LEFT.format(broker=broker) if has_left else PLAN
     return REPAIR.format(peers=", ".join(lost)) if lost else ""

@@ -99,6 +99,7 @@ class NodeFleet:
 
     async def begin_node(self, broker: str, connector: Connector, *, is_outside: bool = False) -> None:
         core = core_of(broker, self.configuration, int(time.time() * 1_000), is_outside=is_outside)
+        core.leave_clients()
         ways = {name: self.between.get((broker, name), proxy) for name, proxy in self.proxies.items()}
         addresses = {name: ("127.0.0.1", way.port) for name, way in ways.items()}
 
