@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from regraft.overlay.read_inventory import load_inventory
+from regraft.schemas.announcement import Announcement, how_to_admit
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import BrokerFacts, Member, PeerCost, Position
 from regraft.schemas.texts import time_text
@@ -17,6 +18,21 @@ LINKS_SHOWN = 5
 
 class FactsError(ValueError):
     """The facts given about a broker are wrong; the message says how, and what is expected."""
+
+
+def left_behind_text(brokers: Sequence[str], subscribers_of: Mapping[str, Sequence[int]]) -> str:
+    """Return what drains do to clients that stay; by broker, how many subscribers there are and how many may move."""
+    names = ", ".join(dict.fromkeys(brokers))
+    if set(brokers) <= subscribers_of.keys():
+        counts = [subscribers_of[broker] for broker in dict.fromkeys(brokers)]
+        total, movable = (sum(each) for each in zip(*counts, strict=True))
+        who = f"{total - movable} of {total} subscribers at {names} cannot move"
+    else:
+        who = f"How many subscribers at {names} cannot move is unknown here"
+    return (
+        f"{who}: after the drain, clients that stay get only what is published at their own broker, and what they "
+        "publish reaches no other."
+    )
 
 
 def facts_of(
@@ -122,3 +138,11 @@ def _median_processing(path: Path) -> float:
 def since_text(time_ms: int) -> str:
     """Return a time as text, empty for 0."""
     return time_text(time_ms) if time_ms else ""
+
+
+def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:
+    """Return a broker that asks to join as a table row: name, state, time of the last request, and how to admit it."""
+    parts = [f"agent {one.facts.agent}"] if one.facts.agent else []
+    parts += [one.facts.address] if one.facts.address else []
+    parts.append(how_to_admit(one, known, has_left=one.broker in known))
+    return one.broker, "asks to join", since_text(one.time_ms), "; ".join(parts)

@@ -16,14 +16,21 @@ import structlog
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
-from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row, since_text
+from regraft.commands.describe_broker import (
+    FactsError,
+    announced_row,
+    facts_of,
+    facts_text,
+    left_behind_text,
+    member_row,
+)
 from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.print_table import print_table
 from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.read_inventory import load_inventory
-from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_error, how_to_admit, may_announce
+from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_error, may_announce
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -176,20 +183,27 @@ def add(
 def drain(
     brokers: BrokerNames,
     reason: Reason,
+    yes: Yes = False,
     by: By = "",
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Take brokers out of the overlay without losing anything: clients move away where possible, then they leave.
+    """Take brokers out of the overlay: clients move away where possible, without losing anything, then they leave.
 
-    `regraft members readmit` revokes it.
+    Where clients stay, the command says how many a broker leaves behind and asks whether you accept that. `regraft
+    members readmit` revokes the order.
 
     Example: `regraft members drain b07 --reason "old machine"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
+    members, inventory = _known(settings), settings.controller.inventory_path
+    _check(members, OrderKind.DRAIN, brokers, None, is_whole=inventory.exists())
+    counts = _subscribers_of(settings)
+    if counts or (inventory.exists() and load_inventory(inventory).clients_stay):
+        _confirm(yes, left_behind_text(brokers, counts) + " Drain?")
     done = "{0} is draining; `regraft members list` shows when it has left."
-    _order(settings, _known(settings), OrderKind.DRAIN, brokers, reason, by, done)
+    _order(settings, members, OrderKind.DRAIN, brokers, reason, by, done)
 
 
 @members_app.command()
@@ -262,13 +276,17 @@ def readmit(
 
 
 def _movable_text(settings: Settings) -> dict[str, str]:
-    """Return by broker how many of its subscribers may move, by the controller's live view; empty if unknown."""
+    """Return by broker how many of its subscribers may move; empty if unknown."""
+    return {broker: f"{movable} of {count}" for broker, (count, movable) in _subscribers_of(settings).items()}
+
+
+def _subscribers_of(settings: Settings) -> dict[str, list[int]]:
+    """Return how many subscribers each broker has and how many may move, by the live view; empty if unknown."""
     from regraft.stages.judge_status import subscribers_of
     from regraft.stages.read_status import find_status
 
     view = find_status(settings).view
-    counts = {} if view is None else subscribers_of(view)
-    return {broker: f"{movable} of {count}" for broker, (count, movable) in counts.items()}
+    return {} if view is None else subscribers_of(view)
 
 
 def _known(settings: Settings) -> dict[str, Member]:
@@ -377,11 +395,3 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
         ):
             announcements[announcement.broker, announcement.facts.agent] = announcement
     return [announcement for _, announcement in sorted(announcements.items())]
-
-
-def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:
-    """Return a broker that asks to join as a table row: name, state, time of the last request, and how to admit it."""
-    parts = [f"agent {one.facts.agent}"] if one.facts.agent else []
-    parts += [one.facts.address] if one.facts.address else []
-    parts.append(how_to_admit(one, known, has_left=one.broker in known))
-    return one.broker, "asks to join", since_text(one.time_ms), "; ".join(parts)

@@ -1,5 +1,6 @@
 """`regraft members`: which orders about brokers it accepts, what it refuses itself, and what it lists."""
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -153,6 +154,30 @@ def test_the_list_says_how_many_subscribers_may_move_if_the_live_view_does(desk:
     moving = tuple(replace(one, movable=None) for one in brokers)
     (tmp_path / "controller.json").write_bytes(encode_view(view_of(network=ShownNetwork(10_000, (), moving))))
     assert "may move" not in invoke("list").output
+
+
+def test_a_drain_says_how_many_subscribers_stay_and_asks_before_anything_happens(desk: Desk, tmp_path: Path) -> None:
+    """Without a terminal only --yes accepts it; the number is unknown if the live view does not show a broker."""
+    brokers = tuple(
+        ShownBroker(name, 3.0, 0.1, 0, 2, 0.5, 1, 12, movable) for name, movable in (("b00", 3), ("b03", 0))
+    )
+    (tmp_path / "controller.json").write_bytes(encode_view(view_of(network=ShownNetwork(10_000, (), brokers))))
+    found = invoke("drain", "b00", "b03", "--reason", "old")
+    told = " ".join(found.output.replace("│", " ").split())
+    assert found.exit_code == 2
+    assert "21 of 24 subscribers at b00, b03 cannot move: after the drain, clients that stay get only" in told
+    assert desk.orders == []
+    assert invoke("drain", "b00", "b03", "--yes", "--reason", "old").exit_code == 0
+    assert [(kind, broker) for kind, broker, _ in desk.orders] == [(OrderKind.DRAIN, "b00"), (OrderKind.DRAIN, "b03")]
+    (tmp_path / "controller.json").unlink()
+    assert invoke("drain", "b00", "--reason", "old").exit_code == 0  # By this inventory clients move.
+    dataclasses.replace(load_inventory(tmp_path / "inventory.json"), clients_stay=True).save(
+        tmp_path / "inventory.json"
+    )
+    found = invoke("drain", "b00", "--reason", "old")
+    assert found.exit_code == 2
+    assert "How many subscribers at b00 cannot move is unknown here" in " ".join(found.output.replace("│", " ").split())
+    assert len(desk.orders) == 3
 
 
 @pytest.mark.stack
