@@ -274,9 +274,11 @@ def test_a_broker_announces_itself_until_it_is_a_member(cluster: tuple[Producer,
     assert cluster[0].flush(WAIT_S_MAX) == 0
     wait_until(lambda: ports.is_member("x1"))
     assert (ports.is_member("x0"), ports.is_member("b1")) == (True, False)
+    assert [broker for broker in ("b1", "x0", "x1", "x2") if ports.has_left(broker)] == ["b1"]
     cluster[0].produce(members, key="x1", partition=0, value=encode(Member("x1", MemberState.LEFT, 6, "so")))
     assert cluster[0].flush(WAIT_S_MAX) == 0
     wait_until(lambda: not ports.is_member("x1"))
+    assert ports.has_left("x1")
     ports.close()
 
 

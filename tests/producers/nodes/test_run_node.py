@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.stack
 
 BROKERS = ("b01", "b02", "b03")
 LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
-INVENTORY: Inventory = inventory_of(LINE, {("b01", "b03"): 2.0})
+INVENTORY: Inventory = replace(inventory_of(LINE, {("b01", "b03"): 2.0}), clients_stay=True)
 
 
 @pytest.fixture(scope="module")
@@ -362,6 +362,14 @@ def test_an_unknown_node_asks_to_join(kafka: RunningKafka, tmp_path: Path) -> No
         )
         asyncio.run(_talk(site))
         site.wait(lambda: site.status("x01")["receipts_waiting"] == 0, "acknowledgements to the session")
+
+        left = BrokerChange(left=frozenset({"x01"}))
+        assert site.change_to(links[:2], BROKERS, left) is PlanPhase.VERIFYING
+        member = Member("x01", MemberState.LEFT, now_ms(), "drained by the test", facts=asked.facts)
+        site.writer.write(topic_name(MEMBERS, "third"), "x01", member)
+        site.writer.serve()
+        site.wait(lambda: "members readmit x01" in site.status("x01")["waiting_for"], "x01 as having left")
+        assert not site.status("x01")["is_in_overlay"]
     finally:
         site.close()
 
