@@ -12,12 +12,19 @@ import pytest
 from regraft.overlay.inventory import Inventory
 from regraft.producers.brokers.broker_messages import ClientDropped
 from regraft.producers.emulator.emulated_broker import EmulatedBroker
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.schemas.member import MemberState
+from regraft.schemas.order import Order, OrderKind
+from regraft.virtual_runs.virtual_loop import VirtualLoop
 from tests.scenarios import any_order_run
 from tests.scenarios.any_order_account import Key
 from tests.scenarios.any_order_members import LEAVE
 from tests.scenarios.any_order_run import SCOT, TREE, RunSpec
 from tests.scenarios.any_order_scot import AnyOrderScot, scot_inventory
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
+from tests.scenarios.test_brokers_that_come import ACTING
+from tests.scenarios.test_closed_loop import WORKLOAD
 
 LEFT_BEHIND_SHARE = 0.6  # The share of plans that leave the clients of leaving brokers behind.
 SEEDS = range(25)
@@ -83,3 +90,26 @@ def test_nothing_of_the_old_epoch_is_lost_to_clients_left_behind(overlay: str, s
     spec = replace(spec, features=tuple(dict.fromkeys((*spec.features, "members"))))
     result = any_order_run.run(spec)
     assert result.failure is None, result.failure
+
+
+def test_a_drain_where_clients_stay_ends_with_one_plan_that_names_their_number() -> None:
+    """The account still owes them what is published in the instants between the switch and the end of their stays."""
+    inventory = staying(place_overlay(16, 8, random.Random(1)))
+    loop = VirtualLoop(inventory, WORKLOAD, replace(ACTING, seed=1), VirtualSettings(seed=1))
+    loop.run_for(20_000)
+    clients = loop.virtual.overlay.subscribers._subscribers, loop.virtual.overlay.publishers._publishers
+    homes = [{one.home for one in each.values()} for each in clients]
+    drained = min(homes[0] & homes[1])
+    now_ms = int(loop.virtual.now_ms)
+    loop.ports.orders.records.append(Order(drained, OrderKind.DRAIN, "ann", "new disks", now_ms))
+    loop.run_for(60_000)
+    assert loop.loop.state.fleet.members[drained].state is MemberState.LEFT
+    (plan,) = [one for one in loop.plans if one.is_membership]
+    reason = plan.history[0].reason
+    assert reason.startswith(f"{drained} leaving; subscribers that stay and are no longer served: ")
+    assert reason.endswith(f" at {drained}")
+    assert loop.finish()
+    loop.virtual.finish()
+    account = loop.virtual.ledger.snapshot()
+    assert account.lost < account.expected / 500
+    assert (account.repeated, account.out_of_order, account.unexpected) == (0, 0, 0)
