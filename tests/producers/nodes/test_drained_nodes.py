@@ -1,4 +1,4 @@
-"""A node leaves the overlay although clients of its real NATS server stay there, and comes back."""
+"""A node leaves the overlay although clients of its broker stay there, and comes back."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from regraft.controller.execute.transition import SendCommand, Transition
+from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.plan import PlanPhase
+from regraft.producers.brokers.broker_reports import BrokerPhase
+from regraft.producers.nodes.connectors.connector import LocalMessage
+from regraft.schemas.command import Command, CommandPhase
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.producers.nodes.node_fleet import run_on_site
+from tests.producers.nodes.test_broker_node import MemorySite, run_site
 from tests.producers.nodes.test_nodes_beside_brokers import LINE, RealSite
-
-pytestmark = pytest.mark.stack
 
 DRAINED = "b03"
 PAIRS = ScotConfiguration(0, (("b01", "b02"), ("b03", "b04")), ((0, 1),))
@@ -26,6 +31,7 @@ WITHOUT: dict[OverlayConfiguration, OverlayConfiguration] = {
 }
 
 
+@pytest.mark.stack
 @pytest.mark.parametrize("overlay", WITHOUT, ids=["tree", "scot"])
 def test_a_drained_node_ends_its_clients_and_takes_nothing_from_others(
     overlay: OverlayConfiguration, tmp_path: Path
@@ -79,3 +85,38 @@ def crossed(site: RealSite, others: Sequence[str], before: dict[str, int]) -> di
     to = {(each, DRAINED): range(max(len(came[each, DRAINED]), before[each])) for each in others}
     own = {(DRAINED, DRAINED): range(site.published[DRAINED])}
     return to | own | {(DRAINED, each): range(max(*ends, before[DRAINED])) for each in others}
+
+
+def test_an_aborted_drain_takes_nothing_from_clients_and_serves_those_that_came_meanwhile() -> None:
+    """A client that subscribes at the leaving node waits for the end of the plan, however that ends."""
+
+    async def steps(site: MemorySite) -> None:
+        await site.fleet.all_confirmed()
+        node, connector = site.fleet.nodes[DRAINED], site.connectors[DRAINED]
+        prepare = prepare_of(DRAINED, LINE, WITHOUT[LINE], BrokerChange(left=frozenset({DRAINED})))
+        before = dict(site.fleet.ports[DRAINED].clients.connected)
+        node.obey(prepare)
+        assert node.core.phase is BrokerPhase.PREPARED
+        connector.want("late.*")
+        for broker in site.connectors:
+            site.publish(broker)
+        await site.all_there()
+        assert len(node.core.routing.clients_here()) == 2  # type: ignore[attr-defined]  # The broker, data.*
+        node.obey(msgspec.structs.replace(prepare, phase=CommandPhase.ABORT))
+        await site.fleet.all_confirmed()
+        site.connectors["b01"].publish_locally(LocalMessage("late.b01", b"0"))
+        while connector.handed[-1].subject != "late.b01":
+            await asyncio.sleep(0.01)
+        assert set(before) < set(site.fleet.ports[DRAINED].clients.connected)  # Nobody has left.
+
+    run_site(steps, LINE)
+
+
+def prepare_of(
+    broker: str, before: OverlayConfiguration, target: OverlayConfiguration, change: BrokerChange
+) -> Command:
+    """Return what the controller sends a broker first."""
+    plan = Plan("plan-1", 0, 1, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, ())
+    transition = Transition(target.as_target(plan, before), target, TransitionLimits(), 1, change)
+    sent = [effect.command for effect in transition.start(0) if isinstance(effect, SendCommand)]
+    return next(command for command in sent if command.broker == broker)
