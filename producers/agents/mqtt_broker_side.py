@@ -35,6 +35,7 @@ from regraft.schemas.agent_names import PUBLISHER_HEADER
 from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
 
 GRANTED_S_MAX = 10.0
+REFUSED = "its broker refuses what agents need"
 DIGITS_MAX = 12  # Of a number of a subscription.
 UNKNOWN_HOME = "?"
 
@@ -85,10 +86,10 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         )
 
     def _note_own(self, answer: Answer | None) -> bool:
-        if isinstance(answer, mqtt5.SubAckPacket) and answer.reason_codes[0].value >= FAILED:
-            self.stay("its broker refuses what agents need")
+        if isinstance(answer, mqtt5.SubAckPacket) and not _are_granted(answer):
+            self.stay(REFUSED)
         if isinstance(answer, mqtt5.PubAckPacket) and answer.reason_code.value >= FAILED:
-            self.stay("its broker refuses what agents need")
+            self.stay(REFUSED)
         return True
 
     def stay(self, reason: str) -> None:
@@ -113,14 +114,14 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
             return
         waiting = asyncio.gather(*(self._is_granted(upstream, *each) for each in self._own_filters()))
         if not all(await waiting):
-            raise UpstreamError(f"{upstream.broker} refuses what agents need")
+            raise UpstreamError(f"{upstream.broker}: {REFUSED}")
 
     async def _is_granted(self, upstream: MqttUpstream, number: int, patterns: list[str]) -> bool:
         granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def note(answer: Answer | None) -> bool:
             if not granted.done():
-                granted.set_result(isinstance(answer, mqtt5.SubAckPacket) and answer.reason_codes[0].value < FAILED)
+                granted.set_result(isinstance(answer, mqtt5.SubAckPacket) and _are_granted(answer))
             return True
 
         self._ask_own(upstream, number, patterns, note)
@@ -155,17 +156,20 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def _take_own(self, upstream: MqttUpstream, number: int, packet: mqtt5.PublishPacket) -> None:
         if number == NOTES_ID:
-            note = note_of(packet.payload)
-            if note is not None and note.kind is NoteKind.WHO:
-                self._introduce_all(upstream)
-            elif note is not None and note.kind is NoteKind.NAMED:
-                self.publishing.note_named(upstream.broker)
-            elif note is not None and note.kind is not NoteKind.BESIDE:
-                self.moves.take_note(upstream, note)
+            self._take_note(upstream, packet.payload)
         elif number == PRIVATE_ID:
             self._take_apart(upstream, packet)
         elif number == FLUSH_ID:
             self.publishing.note_flush(packet.payload)
+
+    def _take_note(self, upstream: MqttUpstream, payload: bytes) -> None:
+        note = note_of(payload)
+        if note is not None and note.kind is NoteKind.WHO:
+            self._introduce_all(upstream)
+        elif note is not None and note.kind is NoteKind.NAMED:
+            self.publishing.note_named(upstream.broker)
+        elif note is not None and note.kind is not NoteKind.BESIDE:
+            self.moves.take_note(upstream, note)
 
     def _introduce_all(self, upstream: MqttUpstream) -> None:
         """Let a node that has begun again know whose the subscriptions at its broker are."""
@@ -174,11 +178,13 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
                 self.write_note(upstream.broker, self.client.beside(each, upstream.broker))
 
     def _take_apart(self, upstream: MqttUpstream, packet: mqtt5.PublishPacket) -> None:
-        """Take a message that a node has handed over for one subscription alone."""
+        """Take a note, or a message that a node has handed over for one subscription alone."""
         rest = packet.topic.removeprefix(self.client.private_filter.removesuffix("#"))
         digits, _, topic = rest.partition("/")
         number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < DIGITS_MAX else 0
         subscription = self.client.numbered(number)
+        if not topic:
+            self._take_note(upstream, packet.payload)
         if subscription is None or not topic:
             return
         qos = min(packet.qos, subscription.options.max_qos, key=lambda each: each.value)
@@ -312,6 +318,10 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         """Publish such a message behind everything that the client has published."""
         is_named = self.publishing.is_named(upstream.broker)
         self._publish_own(upstream, self.client.flush_topic, b"%d" % mark, is_named=is_named)
+
+
+def _are_granted(answer: mqtt5.SubAckPacket) -> bool:
+    return all(code.value < FAILED for code in answer.reason_codes)
 
 
 def _ids_for(subscription: MqttSubscription) -> list[int]:

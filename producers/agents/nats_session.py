@@ -299,22 +299,27 @@ class NatsSession(ClientSession[Upstream]):
 
     def _take_own(self, upstream: Upstream, sid: bytes, frame: Frame) -> None:
         if sid == NOTES_SID:
-            note = note_of(frame.payload)
-            if note is not None and note.kind is NoteKind.NAMED:
-                self.publishing.note_named(upstream.broker)
-            elif note is not None:
-                self.moves.take_note(upstream, note)
+            self._take_note(upstream, frame)
         elif sid == PRIVATE_SID:
             rest = frame.words[1].removeprefix(f"{PRIVATE}{self.client.name}.".encode())
             number, _, subject = rest.partition(b".")
             subscription = self.client.numbered(int(number)) if number.isdigit() and len(number) < DIGITS_MAX else None
-            if subscription is not None and subject:
+            if not subject:
+                self._take_note(upstream, frame)
+            elif subscription is not None:
                 reply = frame.words[3] if len(frame.words) == 5 + (frame.words[0] == b"HMSG") else b""
                 raw = message_frame(subject, subscription.sid, reply, frame.headers_size, frame.payload)
                 words = [frame.words[0], subject, subscription.sid, *frame.words[3:]]
                 self._take_message(upstream, Frame(words, frame.payload, raw))
         elif sid == FLUSH_SID:
             self.publishing.note_flush(frame.payload[frame.headers_size :])
+
+    def _take_note(self, upstream: Upstream, frame: Frame) -> None:
+        note = note_of(frame.payload)
+        if note is not None and note.kind is NoteKind.NAMED:
+            self.publishing.note_named(upstream.broker)
+        elif note is not None:
+            self.moves.take_note(upstream, note)
 
     def deliver(self, subscription: Subscription, raw: bytes) -> None:
         """Hand a message to the client."""

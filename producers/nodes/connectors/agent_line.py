@@ -27,8 +27,11 @@ class AgentLine:
         self._send = send
 
     def write(self, subscription: str, note: AgentNote) -> None:
-        """Send a note to the client of a subscription."""
-        self._send(LocalMessage(f"{ORDERS}{client_of(subscription)}", note_bytes(note)))
+        """Send a note to the client of a subscription.
+
+        It comes as messages for one subscription alone do: where an agent may not read these, no move is ever ready.
+        """
+        self._send(LocalMessage(_place_of(subscription), note_bytes(note)))
 
     def receive(self, message: LocalMessage) -> bool:
         """Return True if a message was an agent's; pass on the note that it holds, if it holds one."""
@@ -48,5 +51,8 @@ class AgentLine:
     @staticmethod
     def private(subscription: str, message: LocalMessage) -> LocalMessage:
         """Return a message as it is handed to one subscription alone."""
-        place = f"{PRIVATE}{client_of(subscription)}.{number_in(subscription)}"
-        return replace(message, subject=f"{place}.{message.subject}")
+        return replace(message, subject=f"{_place_of(subscription)}.{message.subject}")
+
+
+def _place_of(subscription: str) -> str:
+    return f"{PRIVATE}{client_of(subscription)}.{number_in(subscription)}"

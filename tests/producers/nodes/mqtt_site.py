@@ -47,9 +47,14 @@ class MqttSite:
 
 @asynccontextmanager
 async def mqtt_site(
-    directory: Path, configuration: TreeConfiguration, delays_s: dict[str, float] | None = None
+    directory: Path,
+    configuration: TreeConfiguration,
+    delays_s: dict[str, float] | None = None,
+    more: dict[str, str] | None = None,
 ) -> AsyncIterator[MqttSite]:
-    servers = {broker: MqttServer(broker, directory).start() for broker in configuration.brokers}
+    """``more`` are further lines of brokers' settings."""
+    settings = dict.fromkeys(configuration.brokers, "") | (more or {})
+    servers = {broker: MqttServer(broker, directory, lines).start() for broker, lines in settings.items()}
     site = MqttSite(NodeFleet(configuration, delays_s), servers)
     try:
         await site.fleet.begin({broker: MqttConnector(server.url, broker) for broker, server in servers.items()})
