@@ -89,7 +89,7 @@ class WantedElsewhere:
                 self._serve(peer, message)
             held.extend(self._held.pop(peer, ()))
             if held:
-                self._hold_or_serve(peer, held)
+                self._hold_or_serve(peer, deque(held))  # Another one: an answer that comes late is not for these.
 
         guarded = self.guard(resume)
         timer = asyncio.get_running_loop().call_later(ASK_S_MAX, guarded, peer)

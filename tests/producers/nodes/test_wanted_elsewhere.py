@@ -159,6 +159,27 @@ def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(monkeypatch: py
     run(steps)
 
 
+def test_an_answer_that_comes_late_is_not_for_what_waits_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for the next answer stays whole, also if it is less than what waited for the first."""
+    monkeypatch.setattr(wanted_elsewhere, "ASK_S_MAX", 0.05)
+
+    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
+        messages = [Unadvertise(0, "p", 0), subscribe("s", "a"), subscribe("t", "b")]
+        wanted.take("b02", Bundle((messages[0], messages[1])))
+        first = connector.answer
+        wanted.take("b02", messages[2])
+        await asyncio.sleep(0.06)
+        assert len(served) == 1
+        first.set_result(None)
+        await asyncio.sleep(0)
+        assert len(served) == 1
+        connector.answer.set_result(None)
+        await asyncio.sleep(0)
+        assert served[1:] == [("b02", messages[2])]
+
+    run(steps)
+
+
 @pytest.mark.stack
 @pytest.mark.parametrize("connector_of", [at_leaf_port, at_client_port])
 def test_a_nats_server_knows_again_that_nobody_responds(connector_of: Any, tmp_path: Path) -> None:
