@@ -95,6 +95,7 @@ class AgentClients:
         """Note a subscription here; the plan to ``epoch`` brings it, unless that is -1."""
         is_coming = epoch >= 0
         self._forget(name)
+        self._left.pop(name, None)
         beside = _Beside(client_of(name), group, filter_, epoch, is_coming, since_s=time.monotonic())
         self._subscriptions[name] = beside
         self._clients[beside.client] += 1
@@ -312,14 +313,14 @@ class AgentClients:
         epoch, phase = self._followed = core.epoch, core.phase
         for name, beside in list(self._moving.items()):
             beside.was_under_way = beside.was_under_way or phase is not BrokerPhase.STEADY
-            if epoch >= beside.epoch:
+            if epoch == beside.epoch or beside.is_switched:
                 self._follow_switched(name, beside, phase)
-            elif beside.was_under_way and phase is BrokerPhase.STEADY:
+            elif epoch > beside.epoch or (beside.was_under_way and phase is BrokerPhase.STEADY):
                 self._abort(name, beside)
 
     def _follow_left(self, core: BrokerProtocol) -> None:
         """Register the end of those that the plan has moved here nevertheless: their old home has handed them over."""
-        for name in [name for name, epoch in self._left.items() if 0 <= epoch <= core.epoch]:
+        for name in [name for name, epoch in self._left.items() if epoch == core.epoch]:  # No aborted plan's.
             self._left[name] = -1
             self._on_home(name, None)
         if core.phase is BrokerPhase.STEADY:

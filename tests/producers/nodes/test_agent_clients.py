@@ -110,6 +110,34 @@ def test_a_client_that_ends_before_its_next_home_has_switched_is_registered_no_l
     assert node.is_empty()
 
 
+def test_a_client_that_an_aborted_plan_brought_late_is_not_registered_as_gone_by_the_next_plan() -> None:
+    """It may be at its old home, or the next plan brings it here: neither is an end."""
+    node = Node()
+    node.follow(0, BrokerPhase.PREPARING)  # The plan after the aborted one.
+    for name in (NAME, OTHER):
+        node.clients.begin(name, "group", FILTER, 1)
+        node.clients.end(name)
+    node.clients.begin(NAME, "group", FILTER, 2)
+    assert node.clients.arriving_among([NAME]) == ((NAME,), True)
+    node.follow(2, BrokerPhase.DRAINING)
+    node.follow(2, BrokerPhase.STEADY)
+    assert not node.homes
+    assert node.clients.end(NAME) == (True, True)
+
+
+def test_a_subscription_that_an_aborted_plan_brought_late_has_not_come_by_the_next_plan() -> None:
+    """Its agent learns that the plan is over, and its end here is not the end of what is at the old home."""
+    node = Node()
+    node.clients.begin(NAME, "group", FILTER, 1)
+    node.follow(0, BrokerPhase.PREPARING)
+    node.follow(2, BrokerPhase.DRAINING)
+    assert node.said[-1] is NoteKind.ABORTED
+    assert node.clients.end(NAME) == (False, False)
+    node.follow(2, BrokerPhase.STEADY)
+    assert not node.homes
+    assert node.is_empty()
+
+
 def test_a_client_that_ends_while_its_old_home_drains_is_registered_no_longer() -> None:
     node = arriving()
     node.clients.take_effect(SubscriberTaken(NAME, 1))
