@@ -1,0 +1,74 @@
+"""What must hold once messages of a site of agents have stopped: nobody is on the way, everybody has one home."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from regraft.producers.brokers.broker_reports import BrokerPhase
+from regraft.schemas.agent_names import agent_subscription
+from tests.scenarios.any_order_account import BrokenPromiseError
+from tests.scenarios.any_order_leaders import STRANGER, TWIN
+
+if TYPE_CHECKING:
+    from tests.scenarios.agents.agents_site import AgentsSite
+
+
+def check_still(site: AgentsSite) -> str:
+    """Return what is still on its way, "" for nothing."""
+    for name, session in site.sessions.items():
+        moves = session.moves
+        left = (moves.moving, moves._arrived, moves._names, moves._since_s, moves._kept, session._holds, session._tasks)
+        if any(left) or moves._kept_bytes or session.publishing._is_moving:
+            return f"{name} moves: {left}"
+    for broker, node in site.brokers.items():
+        agents = node.clients.agents
+        if site.rival in (TWIN, STRANGER) and node.core.phase is not BrokerPhase.STEADY:
+            continue  # Its controller has forgotten the plan; the next one ends it.
+        if agents._moving or agents._left or len(agents._counted):
+            moving = [*agents._moving, *agents._left.items()]
+            return f"the node of {broker}, {node.core.phase} at {node.core.epoch}, moves {moving}"
+    return ""
+
+
+def sources(site: AgentsSite) -> Counter[tuple[str, str, int]]:
+    """Return, by broker, client and number, how often a broker has a subscription beside an agent."""
+    found: Counter[tuple[str, str, int]] = Counter()
+    for broker, server in site.servers.items():
+        for (_, queue), count in server.interest.items():
+            beside = agent_subscription(queue.decode())
+            if beside is not None:
+                found[broker, beside.client, beside.number] += count
+    return found
+
+
+def check_served(site: AgentsSite) -> None:
+    """Check that each subscription beside an agent is at its home alone, and that no broker has any other."""
+    expected: Counter[tuple[str, str, int]] = Counter()
+    for session in site.sessions.values():
+        for each in session.client.subscriptions.values():
+            if each.number >= 0:
+                expected[each.home, session.client.name, each.number] += 1
+    if sources(site) != expected:
+        differ = sources(site), expected
+        raise BrokenPromiseError(
+            "not one source", f"there are {differ[0] - differ[1]}, missing {differ[1] - differ[0]}"
+        )
+    registered = Counter(
+        (each.home, name.partition("~")[0]) for name, each in site.register.connected.items() if "~" in name
+    )
+    homes = Counter((home, f"{client}.{number}") for home, client, number in expected)
+    if registered != homes:
+        raise BrokenPromiseError("register", f"has {registered - homes}, lacks {homes - registered}")
+
+
+def check_left(site: AgentsSite) -> None:
+    """Check that nothing is left of clients once all have gone."""
+    for broker, node in site.brokers.items():
+        beside, core = node.clients.agents, node.core
+        names: list[Any] = [*node.clients._subjects, *core.routing.interests.locals]  # type: ignore[attr-defined]
+        if beside._subscriptions or beside._clients or names:
+            raise BrokenPromiseError("left over", f"{broker} keeps {[*beside._subscriptions, *names]}")
+    gone = [name for name in site.register.connected if "~" in name]
+    if gone or sources(site):
+        raise BrokenPromiseError("left over", f"registered {gone}, at brokers {sources(site)}")

@@ -1,0 +1,95 @@
+"""Clients beside agents while plans move them, whatever happens in whatever order: `search_agents.py` tries more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.scenarios.agents.agents_ledger import ClientLedger
+from tests.scenarios.agents.agents_run import FAULTS, AgentsSpec, run_agents
+from tests.scenarios.any_order_account import BrokenPromiseError
+from tests.scenarios.any_order_leaders import STRANGER, SUCCESSORS, TWIN
+
+SEEDS, SEEDS_OF_ONE = 20, 2
+
+
+def test_whatever_happens_clients_get_everything_once() -> None:
+    """Faults, rivals and schedules are drawn; the runs together move clients, abort plans and lose brokers."""
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        result = run_agents(AgentsSpec.of(seed))
+        assert result.failure is None, f"seed {seed}: {result.failure}"
+        counts += result.counts
+    assert counts["subscriptions_moved"] > SEEDS
+    happened = ("publishers_moved", "aborted", "reconnected", "refused_plan", "moves_refused")
+    assert min(counts[name] for name in happened) > 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_single_sort_of_fault_breaks_no_promise(fault: str) -> None:
+    """Other faults hide some faults: what one excuses is not owed any more."""
+    for seed in range(SEEDS_OF_ONE):
+        result = run_agents(replace(AgentsSpec.of(seed), faults=(fault,), rival=""))
+        assert result.failure is None, f"seed {seed}: {result.failure}"
+
+
+@pytest.mark.parametrize("rival", ["", SUCCESSORS, STRANGER, TWIN])
+def test_controllers_beside_each_other_break_no_promise(rival: str) -> None:
+    """Their orders interleave, and those of the wrong one are refused; without any fault, nothing is excused."""
+    refused = 0
+    for seed in range(SEEDS_OF_ONE):
+        result = run_agents(replace(AgentsSpec.of(seed), faults=("repeat",), rival=rival))
+        assert result.failure is None, f"seed {seed}: {result.failure}"
+        refused += result.counts["refused_term"] + result.counts["refused_plan"]
+    assert refused or not rival
+
+
+def test_a_run_can_be_repeated() -> None:
+    """Its actions, performed again, have the same effects."""
+    first = run_agents(AgentsSpec.of(1), is_traced=True)
+    again = run_agents(first.spec, first.actions, is_traced=True)
+    assert again.counts == first.counts
+    assert len(again.trace) == len(first.trace) > len(first.actions) > 0
+
+
+def opened() -> ClientLedger:
+    ledger = ClientLedger()
+    ledger.subscribe("s")
+    ledger.open_all()
+    return ledger
+
+
+def test_the_ledger_notices_what_is_lost_repeated_out_of_order_or_invented() -> None:
+    """Each fault that a run looks for."""
+    ledger = opened()
+    numbers = [ledger.write("p") for _ in range(3)]
+    ledger.take("s", "p", numbers[0])
+    with pytest.raises(BrokenPromiseError, match="repeated"):
+        ledger.take("s", "p", numbers[0])
+    ledger.take("s", "p", numbers[2])
+    with pytest.raises(BrokenPromiseError, match="out of order"):
+        ledger.take("s", "p", numbers[1])
+    with pytest.raises(BrokenPromiseError, match="invented"):
+        ledger.take("s", "p", 4)
+    with pytest.raises(BrokenPromiseError, match=r"lost: 1: s lost p/\[2\]"):
+        ledger.check()
+
+
+def test_the_ledger_excuses_those_who_are_struck_until_they_are_opened_again() -> None:
+    """What a publisher wrote before its broker died may come late, but not again to those who lost nothing."""
+    ledger = opened()
+    ledger.write("p")
+    ledger.take("s", "p", 1)
+    ledger.write("p")
+    ledger.strike_late("p")
+    ledger.check()
+    ledger.write("p")
+    ledger.take("s", "p", 3)
+    ledger.take("s", "p", 2)
+    with pytest.raises(BrokenPromiseError, match="repeated"):
+        ledger.take("s", "p", 1)
+    ledger.open_all()
+    ledger.write("p")
+    assert ledger.missing() == ["s lost p/[4]"]
