@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutations.known_mutations import Mutation
+from tests.mutations.known_mutations import AGENTS, Mutation
 
 COPIED = ("regraft", "producers", "controller", "schemas", "streaming", "infra", "tests")
 STAGE_SECONDS_MAX = {"start": 60.0, "tests": 120.0, "model": 180.0, "deaths": 120.0, "slow model": 600.0}
@@ -78,6 +78,7 @@ class MutatedCopy:
 
     def _run_killers(self, mutation: Mutation, options: Options) -> tuple[str, str, str]:
         part = "controller" if mutation.file.startswith("controller") else "brokers"
+        part = mutation.overlay if mutation.overlay == AGENTS else part
         thoroughness = "thorough" if options.is_thorough else "quick"
         asked = [part, mutation.overlay, str(options.search_seconds), thoroughness]
         process = subprocess.Popen(

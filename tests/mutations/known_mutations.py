@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-TREE, RING, SCOT, BOTH = "tree", "ring", "scot", "both"
+TREE, RING, SCOT, BOTH, AGENTS = "tree", "ring", "scot", "both", "agents"
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,7 @@ TESTS = {
         "tests/producers/emulator/test_homes_in_turn.py",
         "tests/scenarios/test_recorded_runs.py",
     ),
+    "agents": ("tests/scenarios/agents/test_agents_in_any_order.py",),
     "controller": (
         "tests/controller/execute/test_transition.py",
         "tests/controller/execute/test_witnessed_deaths.py",
@@ -156,7 +157,7 @@ def killers(part: str, overlay: str, search_seconds: float, *, is_thorough: bool
     if part == "brokers":
         yield "model", lambda: _failed_scenario(overlays, is_slow=False)
     yield "search", lambda: _failed_seed(overlays, search_seconds)
-    if is_thorough:
+    if is_thorough and part != "agents":
         yield "deaths", lambda: _failed_test((DEATHS,), *(() if overlay == "both" else ("-k", overlay)))
     if part == "brokers" and is_thorough:
         yield "slow model", lambda: _failed_scenario(overlays, is_slow=True)
@@ -192,6 +193,7 @@ def _failed_scenario(overlays: tuple[str, ...], *, is_slow: bool) -> dict[str, A
 
 
 def _failed_seed(overlays: tuple[str, ...], seconds: float) -> dict[str, Any]:
+    from tests.scenarios.agents.agents_run import AgentsSpec, run_agents
     from tests.scenarios.any_order_run import RunSpec, run
 
     end_s = time.monotonic() + seconds
@@ -199,7 +201,7 @@ def _failed_seed(overlays: tuple[str, ...], seconds: float) -> dict[str, Any]:
         for overlay in overlays:
             if time.monotonic() > end_s:
                 return {"killer": ""}
-            result = run(RunSpec.of(seed, overlay))
+            result: Any = run_agents(AgentsSpec.of(seed)) if overlay == "agents" else run(RunSpec.of(seed, overlay))
             if result.kind:
                 return {"killer": f"search: {overlay} seed {seed}", "text": str(result.failure)}
     raise AssertionError("seeds do not end")

@@ -37,7 +37,7 @@ def test_mutations_have_unique_names_and_say_what_they_remove() -> None:
     assert len(mutations) >= 80
     assert not [name for name, count in Counter(one.name for one in mutations).items() if count > 1]
     assert len({(one.file, one.old, one.new) for one in mutations}) == len(mutations)
-    assert {one.overlay for one in mutations} == {"tree", "ring", "scot", "both"}
+    assert {one.overlay for one in mutations} == {"tree", "ring", "scot", "both", "agents"}
     assert all(one.removes for one in mutations)
 
 
