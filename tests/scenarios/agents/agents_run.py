@@ -43,6 +43,7 @@ FAULTS = {
     "refuse": "a broker refuses logins for a while",
     "cut": "a node loses the connection to its broker",
     "die": "an agent dies with its clients, and starts again",
+    "node": "a node dies, the overlay is repaired, and it comes again",
     "roam": "clients leave and return, and end subscriptions or make new ones",
     "slow": "clients stop reading for a while, and flood",
     "repeat": "commands and answers are repeated, at once or late",
@@ -57,7 +58,7 @@ STEPS, DEED_SHARE = 500, 0.12
 WAITED_MS_MAX = 45_000  # In the random part of a run: beyond that, agents give up plans.
 QUIET_S_MAX, STEP_MS = 260.0, 500  # Until everything that has a limit is over.
 MOVES_MAX = 60_000
-PROBES, ROUNDS_MAX = 3, 300
+PROBES, ROUNDS_MAX, MENDINGS_MAX = 3, 300, 30
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class AgentsDriver:
         found: list[tuple[str, ...]] = [("arrive", name) for name in site.wires.ready()]
         found += [("answer", name) for name in site.wires.calls]
         found += [("cross", *pair) for pair in site.links.lanes]
+        found += [("notice", *pair) for pair in site.to_notice()]
         found += dict.fromkeys(("command", broker) for _, _, broker in site.commands)
         found += dict.fromkeys(("result", broker) for _, _, broker, _ in site.results)
         if site.controller.has_work or (self._is_time() and not site.controller.is_idle):
@@ -216,7 +218,7 @@ class AgentsDriver:
         if self._waited_ms + pause_ms < WAITED_MS_MAX:
             self._waited_ms += pause_ms
             self.do(("wait", pause_ms))
-        self.do(*(("tick", name) for name in self.site.brokers))
+        self.do(*(("tick", name) for name in self.site.nodes))
 
     def _deed(self) -> Sequence[Action]:
         rng, site = self.rng, self.site
@@ -236,6 +238,9 @@ class AgentsDriver:
                 return [("refuse", broker, int(not site.servers[broker].refuses_logins and rng.random() < 0.5))]
             case "cut":
                 return [("cut", broker)]
+            case "node":
+                mending = site.mending()
+                return mending or ([("die_node", broker)] if rng.random() < 0.2 else [])
             case "die":
                 return [("die", rng.choice(AGENTS))] if rng.random() < 0.3 else []
             case "cancel":
@@ -250,10 +255,10 @@ class AgentsDriver:
 
     def _clients_deed(self, kind: str, clients: Sequence[str]) -> Sequence[Action]:
         rng, site = self.rng, self.site
-        away = sorted(set(site.gone) - set(clients))
+        away = sorted(set(site.places) - set(clients))
         if kind == "roam" and away and rng.random() < 0.4:
             name = rng.choice(away)
-            return [("come", name, *site.gone[name])]
+            return [("come", name, *site.places[name])]
         if not clients:
             return []
         name = rng.choice(clients)
@@ -277,8 +282,8 @@ class AgentsDriver:
             beside.setdefault((client_beside(name), home), []).append(name)
         moves = []
         for (_, home), names in beside.items():
-            others = [other for other in site.names if other != home]
-            if rng.random() < 0.6:
+            others = [other for other in site.controller.log.present.brokers if other != home]
+            if others and rng.random() < 0.6:
                 target = rng.choice(others)
                 moves += [(name, home, target) for name in names if rng.random() < 0.95]
         if moves and rng.random() < 0.05:
@@ -304,7 +309,7 @@ class AgentsDriver:
             if quiet_ms > QUIET_S_MAX * 1_000:
                 break
             quiet_ms += STEP_MS
-            self.do(("wait", STEP_MS), *(("tick", name) for name in site.brokers))
+            self.do(("wait", STEP_MS), *(("tick", name) for name in site.nodes))
         raise BrokenPromiseError("stuck", f"{check_still(site)} {site.controller.describe()}")
 
     def serve(self) -> None:
@@ -315,7 +320,7 @@ class AgentsDriver:
             self._probe(1)
             if not site.ledger.missing():
                 break
-            self.do(("wait", 1_000), *(("tick", name) for name in site.brokers))
+            self.do(("wait", 1_000), *(("tick", name) for name in site.nodes))
         site.ledger.open_all()
         self._probe(PROBES)
         site.ledger.check()
@@ -334,6 +339,13 @@ class AgentsDriver:
         self.do(*(("read", name, 1) for name in sorted(site.clients)))
         self._leave_one_controller()
         self.rest()
+        for _ in range(MENDINGS_MAX):
+            if not (mending := site.mending()):
+                break
+            self.do(*mending)
+            self.rest()
+        else:
+            raise BrokenPromiseError("not repaired", f"{site.mending()} {list(site.controller.events)[-3:]}")
         site.strike_doubtful()
         site.ledger.check()
         self.serve()

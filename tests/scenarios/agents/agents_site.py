@@ -26,6 +26,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 from tests.scenarios.agents.agents_ledger import ClientLedger
 from tests.scenarios.agents.memory_links import LinkLanes, MemoryLinks
 from tests.scenarios.agents.memory_nats import CLIENT_PORT, LEAF_PORT, MemoryNats
+from tests.scenarios.agents.mortal_nodes import MortalNodes
 from tests.scenarios.agents.site_clients import SiteClient
 from tests.scenarios.agents.wires import AnyOrderLoop, Wires
 from tests.scenarios.any_order_account import BrokenPromiseError
@@ -50,7 +51,7 @@ class NodeOutlet:
         """Do nothing."""
 
 
-class AgentsSite(ManyControllers):
+class AgentsSite(MortalNodes, ManyControllers):
     """Brokers with nodes, two agents, their clients, clients at brokers, and controllers.
 
     ``doubtful`` are clients struck if the plan to an epoch is committed: its next home for them has died.
@@ -63,14 +64,15 @@ class AgentsSite(ManyControllers):
         self.names = inventory.brokers
         self.ledger, self.register, self.links = ClientLedger(), MemoryClients(), LinkLanes()
         self.set_up_controllers(inventory, limits, rival)
+        self.set_up_deaths()
         self.servers = {name: MemoryNats(name, self.wires) for name in self.names}
-        self.brokers: dict[str, BrokerNode] = {}
+        self.brokers: dict[str, Any] = {}  # Their nodes, None for a dead one.
         self.agents: dict[str, Agent] = {}
         self.clients: dict[str, SiteClient] = {}  # By name, those that are connected.
         self.sessions: dict[str, Any] = {}  # The agent's session of each client beside one.
         self.doubtful: list[tuple[int, str]] = []
         self.stays: Counter[str] = Counter()
-        self.gone: dict[str, tuple[str, int]] = {}  # Clients that have left, and where they were.
+        self.places: dict[str, tuple[str, int]] = {}  # Where clients are, or were before they left.
         self.trace: list[str] | None = None
         self._starting = inventory.bootstrap
         for name in self.names:
@@ -137,7 +139,7 @@ class AgentsSite(ManyControllers):
         message = self.links.take(source, target)
         if message is None:
             return False
-        if target in self.brokers:
+        if self.brokers[target] is not None:
             self.brokers[target].take(source, message)
         return True
 
@@ -149,8 +151,9 @@ class AgentsSite(ManyControllers):
             node.settle_receipts()
         return node is not None
 
-    def _enqueue(self, broker: BrokerNode, source: str | None, message: Any) -> None:
-        broker.obey(message)
+    def _enqueue(self, broker: BrokerNode | None, source: str | None, message: Any) -> None:
+        if broker is not None:
+            broker.obey(message)
 
     # --- nodes, brokers, agents --------------------------------------------------------------------------------------
 
@@ -219,7 +222,7 @@ class AgentsSite(ManyControllers):
         for name, client in self.clients.items():
             session = self.sessions.get(name)
             if session is None:
-                if client.other_end.place == broker:
+                if self.places[name][0] == broker:
                     self._strike(client)
             elif broker in homes_of(session):
                 self._strike(client)
@@ -255,7 +258,7 @@ class AgentsSite(ManyControllers):
             self.wires.join(f"{name}-{self.now_ms}", place, client, session)
         else:
             self.loop.create_task(self._connect(client, place))
-        self.clients[name], self.gone[name] = client, (place, subscription_count)
+        self.clients[name], self.places[name] = client, (place, subscription_count)
         return True
 
     def do_leave(self, name: str) -> bool:

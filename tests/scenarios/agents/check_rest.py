@@ -21,7 +21,7 @@ def check_still(site: AgentsSite) -> str:
         left = (moves.moving, moves._arrived, moves._names, moves._since_s, moves._kept, session._holds, session._tasks)
         if any(left) or moves._kept_bytes or session.publishing._is_moving:
             return f"{name} moves: {left}"
-    for broker, node in site.brokers.items():
+    for broker, node in site.nodes.items():
         agents = node.clients.agents
         if site.rival in (TWIN, STRANGER) and node.core.phase is not BrokerPhase.STEADY:
             continue  # Its controller has forgotten the plan; the next one ends it.
@@ -64,7 +64,7 @@ def check_served(site: AgentsSite) -> None:
 
 def check_left(site: AgentsSite) -> None:
     """Check that nothing is left of clients once all have gone."""
-    for broker, node in site.brokers.items():
+    for broker, node in site.nodes.items():
         beside, core = node.clients.agents, node.core
         names: list[Any] = [*node.clients._subjects, *core.routing.interests.locals]  # type: ignore[attr-defined]
         if beside._subscriptions or beside._clients or names:
