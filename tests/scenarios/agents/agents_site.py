@@ -24,6 +24,7 @@ from regraft.schemas.agent_names import client_beside
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 from regraft.schemas.telemetry import TelemetryBatch
 from tests.scenarios.agents.agents_ledger import ClientLedger
+from tests.scenarios.agents.check_rest import homes_of
 from tests.scenarios.agents.memory_links import LinkLanes, MemoryLinks
 from tests.scenarios.agents.memory_nats import CLIENT_PORT, LEAF_PORT, MemoryNats
 from tests.scenarios.agents.mortal_nodes import MortalNodes
@@ -360,9 +361,3 @@ class AgentsSite(MortalNodes, ManyControllers):
 def brokers_of(session: Any) -> set[str]:
     """Return the brokers to which a session has connections, or wants some."""
     return {*session.homes.upstreams, *session.moves.brokers, *homes_of(session)}
-
-
-def homes_of(session: Any) -> set[str]:
-    """Return the brokers at which a session's client is at home."""
-    subscribed = {each.home for each in session.client.subscriptions.values()}
-    return {session.homes.home, session.homes.subscribing, *subscribed}

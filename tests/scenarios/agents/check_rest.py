@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from tests.scenarios.agents.agents_site import AgentsSite
 
 
+def homes_of(session: Any) -> set[str]:
+    """Return the brokers at which a session's client is at home."""
+    subscribed = {each.home for each in session.client.subscriptions.values()}
+    return {session.homes.home, session.homes.subscribing, *subscribed}
+
+
 def check_still(site: AgentsSite) -> str:
     """Return what is still on its way, "" for nothing."""
     for name, session in site.sessions.items():
@@ -45,7 +51,10 @@ def sources(site: AgentsSite) -> Counter[tuple[str, str, int]]:
 def check_served(site: AgentsSite) -> None:
     """Check that each subscription beside an agent is at its home alone, and that no broker has any other."""
     expected: Counter[tuple[str, str, int]] = Counter()
-    for session in site.sessions.values():
+    for name, session in site.sessions.items():
+        connected, used = set(session.homes.upstreams), homes_of(session)
+        if connected != used:
+            raise BrokenPromiseError("connections", f"{name} has {connected}, uses {used}")
         for each in session.client.subscriptions.values():
             if each.number >= 0:
                 expected[each.home, session.client.name, each.number] += 1
