@@ -326,10 +326,12 @@ class AgentsSite(MortalNodes, ManyControllers):
 
     def plan_of(self, log: Any, changes: Sequence[Any], moves: Sequence[ClientMove]) -> Plan | None:
         """Return a plan with these exchanges of links, and note the clients that it moves only in part."""
-        counts = Counter(client_beside(move.client) for move in moves)
+        homes = self.movable()  # A plan may be mistaken about them.
+        counts = Counter(client_beside(move.client) for move in moves if homes.get(move.client) == move.home_from)
         for name, session in self.sessions.items():
             subscriptions = session.client.subscriptions.values()
-            if 0 < counts[session.client.name] < sum(each.number >= 0 for each in subscriptions):
+            moved = any(client_beside(move.client) == session.client.name for move in moves)
+            if moved and counts[session.client.name] < sum(each.number >= 0 for each in subscriptions):
                 self.ledger.apart.add(self.clients[name].stay)
         return tree_plan(log, changes, moves)
 
