@@ -20,7 +20,7 @@ import structlog
 
 from regraft.infra.process.describe_os_error import describe_os_error
 from regraft.infra.process.serve_metrics import serve_metrics
-from regraft.infra.process.stack_error import StackError
+from regraft.infra.process.stack_error import CallError, StackError
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.agent_metrics import AgentHealth, AgentMetrics
 from regraft.producers.agents.broker_address import BrokerAddress
@@ -37,8 +37,8 @@ SHOWN_S = 1.0
 FORM = '{"b01": "nats://10.0.0.1:4222", "b02": "tls://nats2.example.org:4222"}'
 
 
-class AgentError(StackError):
-    """The agent cannot start; the message says why and what to do."""
+class AgentError(CallError):
+    """The agent's options, or the files that they name, are wrong; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class AgentOptions:
 
 
 def run_agent(options: AgentOptions, stop: threading.Event) -> None:
-    """Run an agent until ``stop`` is set; raise AgentError if it cannot start."""
+    """Run an agent until ``stop`` is set; raise AgentError or StackError if it cannot start."""
     if not is_agent_name(options.name):
         raise AgentError(
             f"--name is {options.name!r}: an agent has 1 to {AGENT_NAME_LENGTH_MAX} letters, digits, - and _, which no "
@@ -96,7 +96,7 @@ async def _run(
     try:
         await agent.start(*address, tls)
     except OSError as error:
-        raise AgentError(
+        raise StackError(
             f"cannot listen on {address[0]}:{address[1]} ({error.strerror}): check whether something else does, or "
             "choose a different --listen."
         ) from error

@@ -70,8 +70,8 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 
     A node that learns from others that this is not its first incarnation begins again, outside the overlay.
 
-    Raises NodeError if settings, files or Kafka are not as required, if the real broker is not available, or if the
-    protocol fails.
+    Raises NodeSettingsError if settings or files are not as required, NodeError if Kafka is not, if the real broker is
+    not available, or if the protocol fails.
     """
     inventory = load_inventory(settings.inventory_path)
     if refused := kind_error(inventory, has_groups_once=bool(settings.groups_once)):

@@ -11,7 +11,7 @@ import ssl
 from pathlib import Path
 
 from regraft.infra.process.connection_security import ConnectionSecurity
-from regraft.infra.process.stack_error import StackError
+from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.inventory import Inventory
 from regraft.producers.node_settings import PORT_MAX, NodeSettings
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
@@ -31,11 +31,15 @@ class NodeError(StackError):
     """A node cannot start or continue; the message says why and what to do."""
 
 
+class NodeSettingsError(CallError):
+    """A node's settings, or the files that they name, are wrong: a supervisor need not start it again."""
+
+
 def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
-    """Return which broker the node is; raise NodeError if neither the inventory nor the peers file lists it."""
+    """Return which broker the node is; raise NodeSettingsError if neither the inventory nor the peers file lists it."""
     broker = settings.broker or ""
     if broker not in inventory.index and broker not in _read_addresses(settings):
-        raise NodeError(
+        raise NodeSettingsError(
             f"--broker is {broker!r}, which is not one of the {len(inventory.brokers)} brokers of "
             f"{settings.inventory_path}: name one of these, such as {inventory.brokers[0]}, or add its "
             f"address to {settings.peers_file}, so that it asks to join"
@@ -44,22 +48,22 @@ def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
 
 
 def topics_of(settings: NodeSettings, inventory: Inventory, broker: str) -> BrokerTopics:
-    """Return the broker's Kafka topics; raise NodeError if brokers have agents, but this one has none."""
+    """Return the broker's Kafka topics; raise NodeSettingsError if brokers have agents, but this one has none."""
     every = inventory.broker_topics(settings.namespace)
     if not every.agent_of:
         return BrokerTopics(settings.namespace)
     if broker not in every.agent_of:
-        raise NodeError(
+        raise NodeSettingsError(
             f"{broker} is not in {settings.inventory_path}, whose brokers have agents: add it there with its agent"
         )
     return every.of_agents([every.agent_of[broker]])
 
 
 def read_peers(settings: NodeSettings, broker: str) -> Addresses:
-    """Return where each node listens; raise NodeError if the file cannot be read, or does not list this broker."""
+    """Return where each node listens; raise NodeSettingsError if the file is unreadable or does not list it."""
     addresses = _read_addresses(settings)
     if broker not in addresses:
-        raise NodeError(
+        raise NodeSettingsError(
             f"{settings.peers_file} has no address of {broker}: add the host:port at which other nodes reach it"
         )
     return addresses
@@ -70,9 +74,9 @@ def _read_addresses(settings: NodeSettings) -> Addresses:
     try:
         return {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8")).items()}
     except OSError as error:
-        raise NodeError(f"{file} cannot be read ({error.strerror}): `regraft nodes init` writes it") from error
+        raise NodeSettingsError(f"{file} cannot be read ({error.strerror}): `regraft nodes init` writes it") from error
     except (ValueError, AttributeError) as error:
-        raise NodeError(
+        raise NodeSettingsError(
             f'{file} does not list where nodes listen ({error}): it must be JSON such as {{"b01": "10.0.0.1:7411"}}, '
             "the same for all nodes"
         ) from error
@@ -87,7 +91,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def tls_of(settings: NodeSettings) -> LinkTls | None:
-    """Return the certificates of the links, None for links without TLS; raise NodeError if they cannot be used."""
+    """Return the certificates of the links, None without TLS; raise NodeSettingsError if they are unusable."""
     if settings.ca_file is None or settings.certificate_file is None or settings.key_file is None:
         return None
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -97,7 +101,7 @@ def tls_of(settings: NodeSettings) -> LinkTls | None:
             context.load_verify_locations(settings.ca_file)
             context.load_cert_chain(settings.certificate_file, settings.key_file)
     except (OSError, ssl.SSLError) as error:
-        raise NodeError(
+        raise NodeSettingsError(
             f"the certificates of the links cannot be used ({error}): node.ca_file, node.certificate_file and "
             "node.key_file must be PEM and belong together"
         ) from error

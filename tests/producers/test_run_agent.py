@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from regraft.infra.process.stack_error import CallError, StackError
 from regraft.producers.run_agent import AgentError, AgentOptions, listening_by_default, read_brokers, run_agent
 
 
@@ -57,8 +58,9 @@ def test_a_file_of_brokers_that_says_nothing_usable_is_refused(document: object,
     file.write_text(json.dumps(document))
     with pytest.raises(AgentError, match="it must be JSON such as"):
         read_brokers(file, None)
-    with pytest.raises(AgentError, match="cannot be used"):
+    with pytest.raises(AgentError, match="cannot be used") as error:
         read_brokers(tmp_path / "missing.json", None)
+    assert isinstance(error.value, CallError)  # So the exit code is 2, after which nobody starts it again.
 
 
 def test_brokers_have_the_usual_port_and_tls_where_asked_for(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_an_agent_listens_at_the_usual_port_of_its_protocol(scheme: str, port: i
     file = tmp_path / "brokers.json"
     file.write_text(json.dumps({"b01": f"{scheme}://127.0.0.1:7777"}))
     assert listening_by_default(read_brokers(file, None)["b01"].scheme) == f"127.0.0.1:{port}"
-    with pytest.raises(AgentError, match=f"cannot listen on 127.0.0.1:{port} "), _taken(port):
+    with pytest.raises(StackError, match=f"cannot listen on 127.0.0.1:{port} "), _taken(port):
         run_agent(options(tmp_path, listen=""), threading.Event())
 
 
