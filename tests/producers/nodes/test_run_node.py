@@ -46,6 +46,7 @@ from tests.wait_until import PATIENCE_S
 pytestmark = pytest.mark.stack
 
 BROKERS = ("b01", "b02", "b03")
+TRIAL = "trial-"
 LINE = TreeConfiguration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 INVENTORY: Inventory = replace(inventory_of(LINE, {("b01", "b03"): 2.0}), clients_stay=True)
 
@@ -182,6 +183,7 @@ class Traffic:
         self.published = dict.fromkeys(site.inventory.brokers, 0)
         self.ledger = NodeLedger()
         self.clients: dict[str, Any] = {}
+        self.crossed: set[tuple[str, str]] = set()
 
     async def begin(self) -> None:
         import nats
@@ -190,10 +192,23 @@ class Traffic:
             client = self.clients[broker] = await nats.connect(server.url)
 
             async def take(message: Any, broker: str = broker) -> None:
-                self.ledger.take(message.subject.split(".")[1], broker, int(message.data))
+                name = message.subject.removeprefix("data.")
+                if name.startswith(TRIAL):
+                    self.crossed.add((name.removeprefix(TRIAL), broker))
+                else:
+                    self.ledger.take(name, broker, int(message.data))
 
             await client.subscribe("data.*", cb=take)
             await client.flush()
+
+    async def try_until_all_cross(self) -> None:
+        """Publish messages that do not count until one of each client's has come to all."""
+        self.crossed.clear()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.crossed) < len(self.clients) ** 2:
+                for broker, client in self.clients.items():
+                    await client.publish(f"data.{TRIAL}{broker}", b"0")
+                await asyncio.sleep(0.05)
 
     async def publish_until(self, stop: asyncio.Event, brokers: tuple[str, ...]) -> None:
         while not stop.is_set():
@@ -224,9 +239,8 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         await traffic.begin()
         for broker in BROKERS:
             site.begin(broker)
-        # Each knows its own publisher and two others, and one subscription of each.
         site.wait(lambda: all(site.status(broker).get("is_in_overlay") for broker in BROKERS), "three nodes")
-        await asyncio.sleep(1.0)
+        await traffic.try_until_all_cross()
         stop = asyncio.Event()
         publishing = asyncio.create_task(traffic.publish_until(stop, BROKERS))
         for links in ([("b01", "b03"), ("b02", "b03")], [("b01", "b02"), ("b01", "b03")]):
@@ -247,7 +261,7 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         links = [("b01", "b02"), ("b02", "b03")]
         assert await asyncio.to_thread(site.change_to, links, BROKERS, joined) is PlanPhase.VERIFYING
         site.wait(lambda: site.status("b01").get("is_in_overlay") is True, "the return of b01")
-        await asyncio.sleep(1.0)
+        await traffic.try_until_all_cross()
         before = dict(traffic.published)
         stop.clear()
         publishing = asyncio.create_task(traffic.publish_until(stop, BROKERS))
