@@ -24,7 +24,14 @@ from numpy.typing import NDArray
 from regraft.api.overlays import Inventory, WeightedSets
 from regraft.api.planners import FrailtyPrice, Search, descend
 from regraft.api.programs import Figure, run_facts, show_progress, write_figures
-from regraft.api.trees import TreeConfiguration, TreeCosts, bootstrap_tree, random_tree, tree_cut_off
+from regraft.api.trees import (
+    DeliveryPairs,
+    TreeConfiguration,
+    TreeCosts,
+    bootstrap_tree,
+    random_tree,
+    tree_cut_off,
+)
 from regraft_lab.psoop.paper_workload import WorkloadSettings, draw_workload
 from regraft_lab.psoop.topologies import planetlab_costs, transit_stub_costs
 
@@ -47,11 +54,11 @@ class Network:
 
     inventory: Inventory
     sets: WeightedSets
-    deliveries_per_s: NDArray[np.float64]
+    deliveries: DeliveryPairs
 
     def measured(self, tree: TreeConfiguration) -> tuple[float, float, float, float]:
         """Return the tree's cost per second, both shares of deliveries cut off, and its largest degree."""
-        cut_off = tree_cut_off(tree, self.deliveries_per_s)
+        cut_off = tree_cut_off(tree, self.deliveries)
         cost_per_s = TreeCosts(tree, self.inventory, self.sets).cost_per_s
         return cost_per_s, cut_off.worst_share, cut_off.mean_share, float(tree.degree_max)
 
@@ -115,7 +122,7 @@ def _network(kind: str, brokers: int, seed: int) -> Network:
     deliveries = np.zeros((brokers, brokers))
     for (publisher, _), handed in zip(sets.columns, np.bitwise_count(sets.delivered).T, strict=True):
         deliveries[inventory.index[homes[publisher]]] += handed
-    return Network(inventory, WeightedSets.over_all([sets]), deliveries / TICKS)
+    return Network(inventory, WeightedSets.over_all([sets]), DeliveryPairs.of_matrix(deliveries, TICKS))
 
 
 def _settled(network: Network, weight: float, degree_max: int) -> TreeConfiguration:
@@ -125,7 +132,7 @@ def _settled(network: Network, weight: float, degree_max: int) -> TreeConfigurat
     while True:
         search = Search(sys.maxsize, degree_max, None)
         if weight:
-            search.frailty = FrailtyPrice(inventory.brokers, network.deliveries_per_s, weight * costs.cost_per_s)
+            search.frailty = FrailtyPrice(inventory.brokers, network.deliveries, weight * costs.cost_per_s)
         if not list(descend(costs, search, SWAPS_PER_PLAN)):
             return TreeConfiguration.of(0, inventory.brokers, costs.links)
 

@@ -4,6 +4,7 @@ Costs are those of Jaeger07, Eq. 1-2, per second.
 """
 
 from regraft.controller.planners.tree.swap_links_ci import Paths, paths_within
+from regraft.overlay.cut_off import DeliveryPairs
 from regraft.overlay.tree.build_tree import bootstrap_tree, cycle_links, random_tree
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.overlay_cost import overlay_cost
@@ -15,6 +16,7 @@ from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from regraft.schemas.arrays import Flags, Floats
 
 __all__ = [
+    "DeliveryPairs",
     "Flags",
     "Floats",
     "HopDelays",

@@ -5,10 +5,46 @@ Losses of a dead broker's own clients are left out because they are the same in 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from regraft.schemas.arrays import Floats
+import numpy as np
+
+from regraft.schemas.arrays import Floats, Places
+
+
+@dataclass(frozen=True, eq=False)
+class DeliveryPairs:
+    """How much of what is published at one broker is delivered at another: ``counts[k]`` in ``length_s`` seconds.
+
+    ``sources`` and ``targets`` (pairs,) are positions of brokers. Counts are whole numbers, so any order adds them up
+    exactly.
+    """
+
+    sources: Places
+    targets: Places
+    counts: Floats
+    length_s: float
+
+    @classmethod
+    def of(cls, counts: Mapping[tuple[int, int], float], length_s: float) -> DeliveryPairs:
+        """Build from counts by source and target."""
+        pairs = sorted(counts)
+        sources, targets = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+        return cls(sources, targets, np.array([counts[pair] for pair in pairs], dtype=np.float64), length_s)
+
+    @classmethod
+    def of_matrix(cls, counts: Floats, length_s: float = 1.0) -> DeliveryPairs:
+        """Build from counts by source (row) and target (column)."""
+        sources, targets = np.nonzero(counts)
+        return cls(sources, targets, counts[sources, targets], length_s)
+
+    def matrix_per_s(self, brokers: int) -> Floats:
+        """Return the deliveries per second by source (row) and target (column)."""
+        per_s = np.zeros((brokers, brokers))
+        np.add.at(per_s, (self.sources, self.targets), self.counts / self.length_s)
+        return per_s
 
 
 @dataclass(frozen=True, eq=False)

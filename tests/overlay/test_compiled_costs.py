@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from regraft.controller.planners.tree.steps.escape_links import kicked
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, best_swaps, descend
+from regraft.overlay.cut_off import DeliveryPairs
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
@@ -67,7 +68,8 @@ def large_overlay(seed: int, brokers: int, spans: int) -> tuple[Inventory, Weigh
 def frailty_of(inventory: Inventory) -> FrailtyPrice:
     """Return a price of frailty that matters: what a death cuts off is worth about as much as the traffic."""
     count = len(inventory.brokers)
-    return FrailtyPrice(inventory.brokers, np.random.default_rng(0).uniform(0, 1, (count, count)), 1000.0)
+    counts = np.random.default_rng(0).integers(0, 9, (count, count)).astype(np.float64)
+    return FrailtyPrice(inventory.brokers, DeliveryPairs.of_matrix(counts), 1000.0)
 
 
 @settings(max_examples=60)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.ring.ring_state import ring_cut_off
+from regraft.overlay.cut_off import DeliveryPairs
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.build_tree import random_tree
@@ -31,7 +32,7 @@ def test_on_a_tree_a_death_cuts_off_what_passes_the_broker(count: int, seed: int
         for column, broker in enumerate(brokers):
             for between in tree.path(home, broker)[1:-1]:
                 expected[between] += deliveries[row, column]
-    found = tree_cut_off(tree, deliveries)
+    found = tree_cut_off(tree, DeliveryPairs.of_matrix(deliveries))
     assert dict(zip(found.brokers, found.per_s.tolist(), strict=True)) == pytest.approx(expected)
     assert found.total_per_s == deliveries.sum()
 
@@ -61,8 +62,8 @@ def test_on_a_ring_a_death_cuts_off_what_passes_on_the_way_from_the_rendezvous(c
 
 def test_the_shares_of_the_worst_and_of_a_random_death() -> None:
     """On a line of three, everything that the two ends send each other passes the middle."""
-    found = tree_cut_off(line_of(3), np.array([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 0.0]]))
+    found = tree_cut_off(line_of(3), DeliveryPairs.of({(0, 1): 1, (0, 2): 2, (2, 0): 2}, 1.0))
     assert (found.worst_broker, found.worst_share) == ("b01", 0.8)
     assert found.mean_share == pytest.approx(0.8 / 3)
-    silent = tree_cut_off(line_of(3), np.zeros((3, 3)))
+    silent = tree_cut_off(line_of(3), DeliveryPairs.of({}, 1.0))
     assert silent.worst_share == silent.mean_share == 0

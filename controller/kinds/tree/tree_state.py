@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
-from regraft.controller.state.local_deliveries import deliveries_between_per_s
+from regraft.controller.state.local_deliveries import deliveries_between
 from regraft.controller.state.overlay_state import ContentState
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.cut_off import CutOff
+from regraft.overlay.cut_off import CutOff, DeliveryPairs
 from regraft.overlay.derived_values import derived_value, hand_on
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.publisher_sets import PublisherSets
@@ -125,9 +125,9 @@ class TreeState(ContentState):
         return deliveries
 
     @derived_value
-    def deliveries_per_s(self) -> NDArray[np.float64]:
-        """Hand-overs per second to subscribers at each broker (column) of what is published at each (row)."""
-        return deliveries_between_per_s(self.windows, self.configuration.home_of, self.inventory.index)
+    def deliveries(self) -> DeliveryPairs:
+        """Hand-overs to subscribers at each broker of what is published at each."""
+        return deliveries_between(self.windows, self.configuration.home_of, self.inventory.index)
 
     @cached_property
     def horizon_s(self) -> float:
@@ -137,7 +137,7 @@ class TreeState(ContentState):
     @cached_property
     def cut_off(self) -> CutOff | None:
         """What the death of each broker would cut off; publishers without known home are left out."""
-        return tree_cut_off(self.configuration, self.deliveries_per_s) if self.local_deliveries else None
+        return tree_cut_off(self.configuration, self.deliveries) if self.local_deliveries else None
 
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
@@ -248,4 +248,4 @@ class TreeState(ContentState):
 
     def _hand_on_deliveries(self, seen: TreeState) -> None:
         hand_on(self, seen, TreeState.window_sets, TreeState.sets, TreeState.weighted, TreeState.interest)
-        hand_on(self, seen, TreeState.deliveries_per_s)
+        hand_on(self, seen, TreeState.deliveries)

@@ -250,6 +250,14 @@ class TreeCosts:
         """The present tree, rooted at its first broker. O(brokers)."""
         return RootedTree.of_peers([sorted(peers) for peers in self._peers])
 
+    def rooted_after(self, swap: LinkSwap) -> RootedTree:
+        """Return the tree after a swap that leaves one, rooted at its first broker. O(brokers)."""
+        peers = [set(each) for each in self._peers]
+        for (a, b), changed in ((swap.removed, set.remove), (swap.added, set.add)):
+            changed(peers[self._row[a]], self._row[b])
+            changed(peers[self._row[b]], self._row[a])
+        return RootedTree.of_peers([sorted(each) for each in peers])
+
     def set_wanted(self, columns: Places, words: Words) -> None:
         """Replace what brokers want: ``words`` (brokers, columns) take the place of these columns of the sets.
 

@@ -5,35 +5,47 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.cut_off import CutOff
+from regraft.overlay.cut_off import CutOff, DeliveryPairs
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.arrays import Floats
+from regraft.schemas.arrays import Floats, Places
 
 
-def tree_cut_off(tree: TreeConfiguration, deliveries_per_s: Floats) -> CutOff:
-    """Return what the death of each broker of a tree cuts off.
+def tree_cut_off(tree: TreeConfiguration, deliveries: DeliveryPairs) -> CutOff:
+    """Return what the death of each broker of a tree cuts off; see :func:`cut_off_below`."""
+    return cut_off_below(RootedTree.of(tree), tree.brokers, deliveries)
 
-    ``deliveries_per_s`` (brokers, brokers) holds the deliveries at each broker (column) of what is published at each
-    broker (row). Cost O(brokers^2).
-    """
-    rooted = RootedTree.of(tree)
-    places, sizes = _preorder(rooted)
-    order = np.argsort(places)
-    sums = np.zeros((len(order) + 1, len(order) + 1))
-    np.cumsum(np.cumsum(deliveries_per_s[np.ix_(order, order)], axis=0), axis=1, out=sums[1:, 1:])
-    first, end = places, places + sizes
-    inside = sums[end, end] - sums[first, end] - sums[end, first] + sums[first, first]  # Within each broker's subtree.
-    total = sums[-1, -1]
-    touching = (sums[end, -1] - sums[first, -1]) + (sums[-1, end] - sums[-1, first]) - inside
+
+def cut_off_below(rooted: RootedTree, brokers: tuple[str, ...], deliveries: DeliveryPairs) -> CutOff:
+    """Return what the death of each broker of a rooted tree cuts off. Cost O(brokers + pairs * depth)."""
+    sources, targets, counts = deliveries.sources, deliveries.targets, deliveries.counts
+    size, total = len(brokers), float(counts.sum())
+    published, delivered = (_sums(ends, counts, size) for ends in (sources, targets))
+    is_local = sources == targets
+    own = _sums(sources[is_local], counts[is_local], size)
+    inside = rooted.summed_below(_sums(_meeting_points(rooted, sources, targets), counts, size))
+    touching = rooted.summed_below(published + delivered) - inside  # With an end in each broker's subtree.
     above = total - touching  # Between brokers outside its subtree.
-    own = np.diagonal(deliveries_per_s)
-    of_broker = deliveries_per_s.sum(axis=0) + deliveries_per_s.sum(axis=1) - own
-    children = np.zeros(len(order))
-    below_root = np.flatnonzero(rooted.parents != np.arange(len(order)))
-    np.add.at(children, rooted.parents[below_root], inside[below_root])
-    per_s = np.maximum(total - of_broker - above - children, 0.0)
-    return CutOff(tree.brokers, per_s, float(total))
+    below_root = np.flatnonzero(rooted.parents != np.arange(size))
+    children = _sums(rooted.parents[below_root], inside[below_root], size)
+    cut_off = np.maximum(total - (published + delivered - own) - above - children, 0.0)
+    return CutOff(brokers, cut_off / deliveries.length_s, total / deliveries.length_s)
+
+
+def _sums(brokers: Places, counts: Floats, size: int) -> Floats:
+    """Return the sum of the counts of each broker."""
+    return np.bincount(brokers, counts, size).astype(np.float64)
+
+
+def _meeting_points(rooted: RootedTree, sources: Places, targets: Places) -> Places:
+    """Return for each pair the broker closest to the root on the path between them."""
+    places, sizes = _preorder(rooted)
+    meeting, left = sources.copy(), np.arange(len(sources))
+    while len(left):
+        here, there = meeting[left], places[targets[left]]
+        left = left[(there < places[here]) | (there >= places[here] + sizes[here])]
+        meeting[left] = rooted.parents[meeting[left]]
+    return meeting
 
 
 def _preorder(rooted: RootedTree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

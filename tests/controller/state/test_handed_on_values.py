@@ -36,7 +36,7 @@ OF_HOMES = [
     TreeState.sets,
     TreeState.weighted,
     TreeState.interest,
-    TreeState.deliveries_per_s,
+    TreeState.deliveries,
 ]
 OF_LINKS = [TreeState.publisher_costs]
 OF_WINDOWS = [TreeState.local_deliveries]

@@ -5,17 +5,17 @@ What a death cuts off belongs to :mod:`overlay.tree.tree_cut_off`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.cut_off import DeliveryPairs
+from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.overlay_costs import OverlayCosts
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.overlay.tree.tree_cut_off import tree_cut_off
+from regraft.overlay.tree.tree_costs import TreeCosts
+from regraft.overlay.tree.tree_cut_off import cut_off_below
+from regraft.schemas.arrays import Floats, Places
 
 
 @dataclass
@@ -23,36 +23,41 @@ class FrailtyPrice:
     """The penalty for what the worst single death cuts off more after a swap: ``per_share`` for all deliveries."""
 
     brokers: tuple[str, ...]
-    deliveries_per_s: NDArray[np.float64]
+    deliveries: DeliveryPairs
     per_share: float
-    _last: tuple[tuple[Link, ...], float] = ((), 0.0)  # The tree that swaps were last tried on.
+    _last: tuple[bytes, float] = (b"", 0.0)  # The links of the tree that swaps were last tried on, and its share.
 
     @classmethod
     def of(cls, state: TreeState, weight: float) -> FrailtyPrice | None:
         """Return the price for the traffic of a state; None if the weight is 0 or deliveries are unknown."""
         if not weight or not state.local_deliveries:
             return None
-        return cls(state.inventory.brokers, state.deliveries_per_s, weight * state.tree_costs.cost_per_s)
+        return cls(state.inventory.brokers, state.deliveries, weight * state.tree_costs.cost_per_s)
 
-    def rise_per_s(self, before: tuple[Link, ...], after: Iterable[Link]) -> float:
-        """Return the frailty price of a change of links, 0 if the tree gets no frailer. O(brokers^2)."""
-        if self._last[0] != before:
-            self._last = before, self._worst_share(before)
+    def rise_per_s(self, before: TreeCosts, after: RootedTree) -> float:
+        """Return the frailty price of a change of links, 0 if the tree gets no frailer. Cost as for a cut-off."""
+        links = before.ends.tobytes()
+        if self._last[0] != links:
+            self._last = links, self._worst_share(before.rooted)
         return self.per_share * max(self._worst_share(after) - self._last[1], 0.0)
 
-    def _worst_share(self, links: Iterable[Link]) -> float:
-        return tree_cut_off(TreeConfiguration.of(0, self.brokers, links), self.deliveries_per_s).worst_share
+    def _worst_share(self, tree: RootedTree) -> float:
+        return cut_off_below(tree, self.brokers, self.deliveries).worst_share
 
 
 @dataclass(frozen=True, eq=False)
 class OverlayFrailty:
     """The frailty price of a tree with its publishers, to be compared with that of the present one.
 
-    ``handed_per_s`` (publishers, brokers) is what is handed to subscribers of each publisher at each broker.
+    ``counts[k]`` is how many notifications of publisher ``publishers[k]`` are handed to subscribers at broker
+    ``targets[k]``, in ``length_s`` seconds.
     """
 
     brokers: tuple[str, ...]
-    handed_per_s: NDArray[np.float64]
+    publishers: Places
+    targets: Places
+    counts: Floats
+    length_s: float
     per_share: float
 
     @classmethod
@@ -60,17 +65,19 @@ class OverlayFrailty:
         """Return the price for the traffic of a state; None if the weight is 0 or deliveries are unknown."""
         if not weight or not state.local_deliveries:
             return None
-        publishers, index = state.publisher_sets.publishers, state.inventory.index
-        handed = np.zeros((len(publishers), len(index)))
-        for place, publisher in enumerate(publishers):
-            for broker, count in state.local_deliveries.get(publisher, {}).items():
-                if broker in index:
-                    handed[place, index[broker]] += count
-        return cls(state.inventory.brokers, handed / state.horizon_s, weight * state.overlay_costs.cost_per_s)
+        index = state.inventory.index
+        handed = [
+            (place, index[broker], count)
+            for place, publisher in enumerate(state.publisher_sets.publishers)
+            for broker, count in state.local_deliveries.get(publisher, {}).items()
+            if broker in index
+        ]
+        publishers, targets, counts = np.array(handed, dtype=np.intp).reshape(-1, 3).T
+        per_share = weight * state.overlay_costs.cost_per_s
+        names, length_s = state.inventory.brokers, state.horizon_s
+        return cls(names, publishers, targets, counts.astype(np.float64), length_s, per_share)
 
     def price_per_s(self, overlay: OverlayCosts) -> float:
-        """Return the price of the share that the worst single death cuts off. O(brokers^2)."""
-        deliveries_per_s = np.zeros((len(self.brokers), len(self.brokers)))
-        np.add.at(deliveries_per_s, overlay.homes, self.handed_per_s)
-        tree = TreeConfiguration(0, self.brokers, overlay.tree.links)
-        return self.per_share * tree_cut_off(tree, deliveries_per_s).worst_share
+        """Return the price of the share that the worst single death cuts off. Cost as for a cut-off."""
+        deliveries = DeliveryPairs(overlay.homes[self.publishers], self.targets, self.counts, self.length_s)
+        return self.per_share * cut_off_below(overlay.tree.rooted, self.brokers, deliveries).worst_share

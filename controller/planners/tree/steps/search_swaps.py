@@ -215,16 +215,14 @@ def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
         return 0.0
     if search.frailty is None:
         return gain_per_s
-    links = costs.links
-    after = [*(pair for pair in links if pair != swap.removed), swap.added]
-    return gain_per_s - search.frailty.rise_per_s(links, after)
+    return gain_per_s - search.frailty.rise_per_s(costs, costs.rooted_after(swap))
 
 
 def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:
     """Return True if a tree saves more than its added frailty costs."""
     if frailty is None:
         return True
-    return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs.links, better.links)
+    return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs, better.rooted)
 
 
 def keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:
