@@ -71,6 +71,16 @@ def test_spans_are_counted_separately_or_together() -> None:
     assert together.spans_s.tolist() == [4.0]
 
 
+def test_pairs_of_brokers_have_different_keys() -> None:
+    """Also those whose brokers have the highest bits of their words, of which a product alone leaves little."""
+    brokers = 64 * 16
+    pairs = [(a, b) for a in range(brokers) for b in range(a + 1, brokers) if a % 64 > 55 and b % 64 > 55]
+    rows = np.zeros((len(pairs), brokers // 64), dtype=np.uint64)
+    for broker in np.array(pairs).T:
+        rows[np.arange(len(pairs)), broker // 64] |= np.uint64(1) << (broker % 64).astype(np.uint64)
+    assert len(np.unique(module._keys(rows))) == len(pairs)
+
+
 def test_two_sets_with_the_same_key_stay_separate(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the hash of sets to keys collides, the sets themselves are compared."""
     monkeypatch.setattr(module, "MIXERS", np.zeros_like(module.MIXERS))

@@ -9,6 +9,7 @@ from regraft.schemas.arrays import Words
 
 COLUMNS_AT_ONCE = 512  # Columns transposed at a time, so that they stay in the processor's cache.
 MIXERS = np.random.Generator(np.random.PCG64(0)).integers(1 << 62, 1 << 63, 1 << 12, dtype=np.uint64) * 2 + 1
+LAST_MIXER = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 Counts = NDArray[np.int64]
 
@@ -87,10 +88,21 @@ def _transposed(groups: Words) -> Words:
 
 def _merged(rows: Words, counts: Counts) -> tuple[Words, Counts]:
     """Merge equal rows, adding their counts; the order depends on the rows alone."""
-    keys = (rows * MIXERS[: rows.shape[1]]).sum(axis=1, dtype=np.uint64)
-    keys ^= keys >> np.uint64(31)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(_keys(rows), return_index=True, return_inverse=True)
     if not np.array_equal(rows[first][inverse], rows):  # Two sets share a key: once in some billion runs.
-        merged, inverse = np.unique(rows, axis=0, return_inverse=True)
-        first = np.array([np.flatnonzero(inverse == place)[0] for place in range(len(merged))])
+        _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return rows[first], np.bincount(inverse, weights=counts, minlength=len(first)).astype(np.int64)
+
+
+def _keys(rows: Words) -> Words:
+    """Return a key of each row.
+
+    A product moves bits up only, so that of the high bits of a word hardly anything is left: they are folded into the
+    low ones before it, and once more before words are added up.
+    """
+    mixed = rows ^ (rows >> np.uint64(32))
+    mixed *= MIXERS[: rows.shape[1]]
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= LAST_MIXER
+    keys: Words = mixed.sum(axis=1, dtype=np.uint64)
+    return keys ^ keys >> np.uint64(31)
