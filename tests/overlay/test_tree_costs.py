@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
 from regraft.overlay.tree.overlay_cost import overlay_cost
@@ -114,7 +115,7 @@ def test_cost_by_span_adds_up() -> None:
     tree = line_of(4)
     inventory = inventory_of(tree, {("b00", "b03"): 2.0})
     spans = [sets_of(tree.brokers, [{"b00", "b03"}] * 5, 1.0, "p"), sets_of(tree.brokers, [{"b00", "b01"}], 3.0, "q")]
-    apart = TreeCosts(tree, inventory, WeightedSets.by_span(spans))
+    apart = TreeCosts(tree, inventory, SpanSets.of(spans))
     whole = TreeCosts(tree, inventory, WeightedSets.over_all(spans))
     singly = [overlay_cost(tree, inventory, span).total_per_s for span in spans]
     assert apart.costs_per_s == pytest.approx(singly)

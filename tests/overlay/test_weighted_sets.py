@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from regraft.overlay.sets import distinct_sets as module
 from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from tests.overlay.small_overlays import brokers_named, sets_of
 
@@ -62,13 +63,34 @@ def test_spans_are_counted_separately_or_together() -> None:
     """By span each window keeps its count; over all spans the counts add up."""
     first, _ = drawn_sets(1, 5, 30, 3, "p")
     second, _ = drawn_sets(2, 5, 50, 3, "q")
-    apart, together = WeightedSets.by_span([first, second]), WeightedSets.over_all([first, second])
+    apart, together = SpanSets.of([first, second]), WeightedSets.over_all([first, second])
     by_span = apart.counts(apart.words)
     assert by_span[:, 0].tolist() == np.diagonal(first.interest()).tolist()
     assert by_span[:, 1].tolist() == np.diagonal(second.interest()).tolist()
     assert together.counts(together.words)[:, 0].tolist() == by_span.sum(axis=1).tolist()
-    assert (apart.interest() == together.interest()).all()
     assert together.spans_s.tolist() == [4.0]
+
+
+def test_spans_without_notifications_count_none() -> None:
+    """There are no words then, but still spans."""
+    silent = DeliverySets.of(brokers_named(3), {}, 5.0)
+    merged = SpanSets.of([silent, silent])
+    assert merged.words.shape == (3, 0)
+    assert merged.counts(merged.words).tolist() == [[0.0, 0.0]] * 3
+
+
+@given(st.integers(0, 2**32), st.integers(1, 70))
+def test_spans_count_like_their_own_sets(seed: int, brokers: int) -> None:
+    """By all words, and by any part of them."""
+    spans = [drawn_sets(seed + span, brokers, 30, 2, f"p{span}")[0] for span in range(3)]
+    merged = SpanSets.of(spans)
+    counts = merged.counts(merged.words)
+    for span, sets in enumerate(spans):
+        assert counts[:, span].tolist() == np.bitwise_count(sets.words).sum(axis=1).tolist()
+    columns = np.arange(0, merged.words.shape[1], 2)
+    others = np.setdiff1d(np.arange(merged.words.shape[1]), columns)
+    parts = [merged.counts_in(merged.words[:, part], part) for part in (columns, others)]
+    assert (parts[0] + parts[1] == counts).all()
 
 
 def test_pairs_of_brokers_have_different_keys() -> None:
@@ -92,9 +114,9 @@ def test_two_sets_with_the_same_key_stay_separate(monkeypatch: pytest.MonkeyPatc
 
 def test_merging_invalid_spans_is_refused() -> None:
     """No span, or spans over different brokers, cannot be merged."""
-    for merge in (WeightedSets.by_span, WeightedSets.over_all):
+    for merge in (SpanSets.of, WeightedSets.over_all):
         with pytest.raises(ValueError, match="at least one window"):
             merge([])
     others = [drawn_sets(1, 5, 3, 1)[0], drawn_sets(1, 6, 3, 1)[0]]
     with pytest.raises(ValueError, match="different brokers"):
-        WeightedSets.by_span(others)
+        SpanSets.of(others)

@@ -35,7 +35,7 @@ class ReachedTree:
     def __init__(self, state: TreeState, cursor: SwapCursor | None = None, swaps: tuple[LinkSwap, ...] = ()) -> None:
         self.state = state
         self._cursor, self._swaps = cursor, swaps
-        tree = state.span_tree_costs if cursor is None else cursor.go_to(swaps)
+        tree = (cursor or state.span_cursor).go_to(swaps)
         # The shared tree moves on to other overlays: keep this one's values.
         self._spans_s = tree.sets.spans_s
         access_per_s, spans_s = state.access_by_span_per_s, tree.sets.spans_s
@@ -129,9 +129,7 @@ class ReachedTree:
         return ReachedTree(self.state.with_subscribers_moved(moved))
 
     def _linked(self, proposal: Proposal) -> ReachedTree:
-        if self._cursor is None:
-            self._cursor = SwapCursor(self.state.span_tree_costs.copy())
-        cursor = self._cursor
+        cursor = self._cursor or self.state.span_cursor
         tree = cursor.go_to(self._swaps)
         swaps = (*self._swaps, *as_swaps(tree, proposal.links_removed, proposal.links_added))
         links, present = cursor.go_to(swaps).links, self.configuration

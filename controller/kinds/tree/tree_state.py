@@ -21,10 +21,12 @@ from regraft.overlay.cut_off import CutOff, DeliveryPairs
 from regraft.overlay.derived_values import derived_value, hand_on
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.publisher_sets import PublisherSets
+from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.time_slices import time_slices
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft.overlay.tree.swap_sequences import SwapCursor
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
@@ -81,10 +83,10 @@ class TreeState(ContentState):
         return TreeCosts(self.configuration, self.inventory, self.weighted)
 
     @cached_property
-    def span_tree_costs(self) -> TreeCosts:
-        """The true cost with separate spans; the noise of a gain is how it differs between them."""
+    def span_cursor(self) -> SwapCursor:
+        """The true cost with separate spans, which shows the noise of a gain. Shared: go to the tree that is meant."""
         cut = [part for sets in self.window_sets for part in time_slices(sets, self.slice_count)]
-        return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(cut))
+        return SwapCursor(TreeCosts(self.configuration, self.inventory, SpanSets.of(cut)))
 
     @cached_property
     def access_by_span_per_s(self) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.schemas.arrays import Words
+from regraft.schemas.arrays import Places, Words
 
 COLUMNS_AT_ONCE = 512  # Columns transposed at a time, so that they stay in the processor's cache.
 MIXERS = np.random.Generator(np.random.PCG64(0)).integers(1 << 62, 1 << 63, 1 << 12, dtype=np.uint64) * 2 + 1
@@ -41,12 +41,12 @@ def digit_planes(sets: Words, counts: Counts, brokers: int) -> tuple[Words, Coun
     for digit in range(int(counts.max(initial=0)).bit_length()):
         having = sets[(counts >> digit) & 1 == 1]
         if len(having):
-            words.append(_by_broker(having, brokers))
+            words.append(by_broker(having, brokers))
             weights.append(np.full(words[-1].shape[1], 1 << digit))
     return np.concatenate(words, axis=1), np.concatenate(weights)
 
 
-def _by_broker(sets: Words, brokers: int) -> Words:
+def by_broker(sets: Words, brokers: int) -> Words:
     """Return a row for each broker, with a bit for each set."""
     padded = _padded(sets)
     groups = _transposed(padded.reshape(-1, 64, sets.shape[1]).transpose(2, 1, 0))
@@ -88,10 +88,16 @@ def _transposed(groups: Words) -> Words:
 
 def _merged(rows: Words, counts: Counts) -> tuple[Words, Counts]:
     """Merge equal rows, adding their counts; the order depends on the rows alone."""
+    first, inverse = equal_rows(rows)
+    return rows[first], np.bincount(inverse, weights=counts, minlength=len(first)).astype(np.int64)
+
+
+def equal_rows(rows: Words) -> tuple[Places, Places]:
+    """Return the first of each group of equal rows, and the group of each row; their order depends on rows alone."""
     _, first, inverse = np.unique(_keys(rows), return_index=True, return_inverse=True)
     if not np.array_equal(rows[first][inverse], rows):  # Two sets share a key: once in some billion runs.
         _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return rows[first], np.bincount(inverse, weights=counts, minlength=len(first)).astype(np.int64)
+    return first, inverse
 
 
 def _keys(rows: Words) -> Words:

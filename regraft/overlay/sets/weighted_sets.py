@@ -5,15 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.sets.delivery_sets import DeliverySets, rows_over
 from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets
-from regraft.schemas.arrays import Words
+from regraft.schemas.arrays import Floats, Places, Words
 
 EXACT_MAX = 1 << 24  # Below it float32 holds every integer.
+
+
+class WholeCounts(NamedTuple):
+    """How many notifications each bit stands for: ``weights`` (words, spans) of its word if there are no entries.
+
+    Else bit b of word w has the entries from ``starts[64 * w + b]`` to the next one's: ``counts`` notifications each,
+    in ``spans``.
+    """
+
+    weights: NDArray[np.uint32]
+    starts: Places
+    spans: Places
+    counts: Floats
+
+
+NO_ENTRIES = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,25 +47,12 @@ class WeightedSets:
     spans_s: NDArray[np.float64]
 
     @classmethod
-    def by_span(cls, spans: Sequence[DeliverySets]) -> WeightedSets:
-        """Merge equal sets within each span and count spans separately. Raises ValueError if there is no span."""
-        brokers = _common_brokers(spans)
-        planes = [span.planes for span in spans]
-        sizes = [len(counted) for _, counted in planes]
-        weights = np.zeros((sum(sizes), len(spans)), dtype=np.float32)
-        weights[np.arange(len(weights)), np.repeat(np.arange(len(spans)), sizes)] = np.concatenate(
-            [counted for _, counted in planes]
-        )
-        words = np.concatenate([words for words, _ in planes], axis=1)
-        return cls(brokers, words, weights, np.array([max(span.span_s, 1e-9) for span in spans]))
-
-    @classmethod
     def over_all(cls, spans: Sequence[DeliverySets]) -> WeightedSets:
         """Merge equal sets of all spans and count them as one span; no notification may be in two spans.
 
         Raises ValueError if there is no span.
         """
-        brokers = _common_brokers(spans)
+        brokers = common_brokers(spans)
         words, counted = digit_planes(*merge_sets([span.distinct for span in spans], len(brokers)), len(brokers))
         length_s = max(sum(span.span_s for span in spans), 1e-9)
         return cls(brokers, words, counted[:, None].astype(np.float32), np.array([length_s]))
@@ -63,6 +67,10 @@ class WeightedSets:
         """Return the number of notifications that the bits of each row stand for, shape (..., spans)."""
         return weighed(words, self.weights)
 
+    def counts_in(self, words: Words, columns: Places) -> Floats:
+        """Return the number of notifications of rows that have only these words, shape (..., spans)."""
+        return weighed(words, self.weights[columns])
+
     def counts_of(self, words: Words, columns: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the number of notifications, over all spans, of rows that have only these words, shape (rows,)."""
         return weighed(words, self.weights[columns].sum(axis=1, keepdims=True))[:, 0]
@@ -74,6 +82,12 @@ class WeightedSets:
         whole = np.maximum(self.weights, 0).astype(np.uint32)
         is_exact = bool((whole == self.weights).all()) and float(most.sum()) < EXACT_MAX
         return np.ascontiguousarray(whole) if is_exact else None
+
+    @cached_property
+    def whole(self) -> WholeCounts | None:
+        """How compiled loops count bits; None if that were not exact."""
+        weights = self.whole_weights
+        return None if weights is None else WholeCounts(weights, *NO_ENTRIES)
 
     def interest(self) -> NDArray[np.int64]:
         """Return I_ij over all spans together, shape (brokers, brokers), as in :meth:`DeliverySets.interest`."""
@@ -90,7 +104,8 @@ def weighed(words: Words, weights: NDArray[np.float32]) -> NDArray[np.float64]:
         return np.asarray(np.bitwise_count(words).astype(np.float32) @ weights, dtype=np.float64)
 
 
-def _common_brokers(spans: Sequence[DeliverySets]) -> tuple[str, ...]:
+def common_brokers(spans: Sequence[DeliverySets]) -> tuple[str, ...]:
+    """Return the brokers of all spans. Raises ValueError if there is no span, or if their brokers differ."""
     if not spans:
         raise ValueError("no span to merge: at least one window is needed")
     if any(span.brokers != spans[0].brokers for span in spans):

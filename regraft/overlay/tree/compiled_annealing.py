@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
+from regraft.overlay.sets.weighted_sets import NO_ENTRIES
 from regraft.overlay.tree.compiled_kernels import (
     BITS,
     COSTS,
@@ -32,6 +33,8 @@ MAKE_WORDS = 4  # Words that a word of a swap that is made costs as much as.
 TRIES_AT_ONCE = 64  # Tries between two looks at the budget.
 ANY_OF_1000 = 200  # Tries, of 1,000, that join any two brokers instead of one and one of those nearest to it.
 COOLING = 3  # Power of the budget's share left by which the threshold falls: few hot tries, many cold ones.
+
+NO_PLACES, _, NO_COUNTS = NO_ENTRIES  # The annealed sets are of one span: words have weights.
 
 
 class Tree(NamedTuple):
@@ -238,7 +241,8 @@ def _exchange(tree: Tree, prices: Prices, cycle: Cycle, count: int, cut: int) ->
     for place in range(count - 1):
         onward[place] = _link_from(tree, line[place], line[place + 1])
     update_line(
-        tree.ends, line, onward, prices.words, prices.weights, tree.side, tree.only, tree.loads, tree.crossings
+        tree.ends, line, onward, prices.words, prices.weights, NO_PLACES, NO_PLACES, NO_COUNTS, tree.side, tree.only,
+        tree.loads, tree.crossings,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.schemas.arrays import Floats, Places
 
@@ -32,6 +33,7 @@ class Kernels:
 
     best_links: Callable[..., tuple[Floats, Places]]
     count_steps: Callable[..., tuple[Floats, Floats]]
+    fill_tree: Callable[..., None]
     update_line: Callable[..., None]
     anneal_links: Callable[..., tuple[Places, float, int]]
 
@@ -56,7 +58,8 @@ def prepare_compiled() -> str:
         return f"{type(error).__name__}: {error}"
     if directory := kernels.best_links.stats.cache_path:
         importlib.import_module(PLACES_MODULE).mark_complete(Path(directory))
-    _Prepared.kernels = Kernels(kernels.best_links, kernels.count_steps, kernels.update_line, annealing.anneal_links)
+    of_trees = kernels.best_links, kernels.count_steps, kernels.fill_tree, kernels.update_line
+    _Prepared.kernels = Kernels(*of_trees, annealing.anneal_links)
     return ""
 
 
@@ -70,13 +73,13 @@ def find_compiled() -> Path | None:
     return directory
 
 
-def kernels_for(inventory: Inventory, sets: WeightedSets) -> Kernels | None:
+def kernels_for(inventory: Inventory, sets: WeightedSets | SpanSets) -> Kernels | None:
     """Return the kernels if they are prepared and give exactly the results of the numpy code for these arrays."""
     arrays: tuple[tuple[NDArray[np.generic], type[np.generic]], ...] = (
         (inventory.link_cost, np.float64),
         (inventory.processing_cost, np.float64),
         (sets.words, np.uint64),
     )
-    if _Prepared.kernels is None or sets.whole_weights is None:
+    if _Prepared.kernels is None or sets.whole is None:
         return None
     return _Prepared.kernels if all(one.dtype == kind and one.flags.c_contiguous for one, kind in arrays) else None

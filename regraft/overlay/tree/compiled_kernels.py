@@ -4,7 +4,8 @@ In: arrays of a tree, its sets and its inventory. Out: the same numbers, bit for
 order adds up exactly (``WeightedSets.whole_weights``), and costs are added in the order of the numpy code. Importing
 this module compiles it, or loads what an earlier process compiled; :mod:`overlay.tree.compiled_costs` does so. A
 directed link is a number as in ``TreeCosts``; ``ends`` has shape (links, 2), ``side`` and ``only`` (directed links,
-words), ``crossings`` (links, spans), ``loads`` (brokers, spans), ``weights`` (words, spans).
+words), ``crossings`` (links, spans), ``loads`` (brokers, spans). What a bit stands for is in ``weights`` (words, spans)
+or, unless these are empty, in ``starts``, ``spans`` and ``counts`` (``WholeCounts``).
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def _read(kind: Any, dimensions: int) -> Any:
 
 
 PLACES, LINKS, COSTS = _read(types.intp, 1), _read(types.intp, 2), _read(types.float64, 2)
-BITS, WEIGHTS = _read(types.uint64, 2), _read(types.uint32, 2)
+BITS, WEIGHTS, COUNTS = _read(types.uint64, 2), _read(types.uint32, 2), _read(types.float64, 1)
+NO_LINK = -4  # Way out and way back are neither links nor -1.
+SIDES, NUMBERS = types.uint64[:, ::1], types.float64[:, ::1]
 
 
 @_compiled()
@@ -55,6 +58,24 @@ def _bits(word: np.uint64) -> np.uint64:
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@_compiled()
+def _add_up(
+    bits: np.uint64, word: int, weights: Weights, starts: Places, spans: Places, counts: Floats, onto: Floats
+) -> None:
+    """Add to ``onto`` (spans,) what the bits of a word stand for."""
+    if not len(starts):
+        number = _bits(bits)
+        for span in range(weights.shape[1]):
+            onto[span] += np.float64(number * weights[word, span])
+        return
+    while bits:
+        rest = bits & (bits - np.uint64(1))
+        bit = 64 * word + np.intp(_bits((bits ^ rest) - np.uint64(1)))
+        for entry in range(starts[bit], starts[bit + 1]):
+            onto[spans[entry]] += counts[entry]
+        bits = rest
 
 
 @_compiled()
@@ -185,39 +206,44 @@ def best_links(
     return saved, added
 
 
-@_compiled(types.intp, PLACES, types.intp, BITS, BITS, WEIGHTS, COSTS)
+@_compiled(types.intp, PLACES, types.intp, BITS, WEIGHTS, PLACES, PLACES, COUNTS, BITS, BITS, COSTS, COSTS)
 def count_steps(
-    number: int, outward: Places, near: int, side: Words, only: Words, weights: Weights, crossings: Floats
-) -> tuple[Floats, Floats]:
+    number: int, outward: Places, near: int, words: Words, weights: Weights, starts: Places, spans: Places,
+    counts: Floats, side: Words, only: Words, loads: Floats, crossings: Floats,
+) -> tuple[Floats, Floats]:  # fmt: skip
     """Return alpha and beta of each step of both walks outward from a cut link, shape (steps, spans).
 
     ``outward`` (steps,) are the directed links of both walks, the first ``near`` of them those of the first one.
     """
-    length, spans = weights.shape
-    alpha, beta = np.empty((len(outward), spans)), np.zeros((len(outward), spans))
+    length, width = side.shape[1], crossings.shape[1]
+    alpha, beta = np.empty((len(outward), width)), np.zeros((len(outward), width))
+    behind = np.empty(width)
     crossing, alone = np.empty(length, dtype=np.uint64), np.empty(length, dtype=np.uint64)
     for word in range(length):
         crossing[word] = side[2 * number, word] & side[2 * number + 1, word]
     for step in range(len(outward)):
-        for span in range(spans):
-            alpha[step, span] = crossings[number, span]
-        last, is_first = outward[step], step == 0 or step == near
+        last, is_first, kept = outward[step], step == 0 or step == near, beta[step]
+        behind[:] = 0.0
         for word in range(length):
             alone[word] = (crossing[word] if is_first else alone[word]) & only[last, word]
-            behind, kept = _bits(crossing[word] & side[last, word]), _bits(alone[word])
-            for span in range(spans):
-                alpha[step, span] -= np.float64(behind * weights[word, span])
-                beta[step, span] += np.float64(kept * weights[word, span])
+            _add_up(crossing[word] & side[last, word], word, weights, starts, spans, counts, behind)
+            _add_up(alone[word], word, weights, starts, spans, counts, kept)
+        for span in range(width):
+            alpha[step, span] = crossings[number, span] - behind[span]
     return alpha, beta
 
 
 @_compiled()
 def _count_directions(
-    broker: int, outward: Places, words: Words, weights: Weights, side: Words, only: Words, loads: Floats
-) -> None:
-    """Update what at most one other direction of a broker wants, and its load; see ``TreeCosts``."""
-    for span in range(weights.shape[1]):
-        loads[broker, span] = 0.0
+    broker: int, above: int, outward: Places, words: Words, weights: Weights, starts: Places, spans: Places,
+    counts: Floats, side: Words, only: Words, loads: Floats,
+) -> None:  # fmt: skip
+    """Update what at most one other direction of a broker wants, and its load; see ``TreeCosts``.
+
+    Unless ``above`` is -1, it is the link to its parent, if any, and what is wanted above its children is set as well.
+    """
+    load = loads[broker]
+    load[:] = 0.0
     for word in range(words.shape[1]):
         once, twice, thrice = words[broker, word], np.uint64(0), np.uint64(0)
         for number in outward:
@@ -227,21 +253,53 @@ def _count_directions(
             once |= wanted
         for number in outward:
             only[number, word] = side[number, word] & ~thrice
-        passing = _bits(words[broker, word] | twice)
-        for span in range(weights.shape[1]):
-            loads[broker, span] += np.float64(passing * weights[word, span])
+            if above != -1 and number != above:
+                side[number ^ 1, word] = twice | (once & ~side[number, word])
+        _add_up(words[broker, word] | twice, word, weights, starts, spans, counts, load)
 
 
-@_compiled(
-    LINKS, PLACES, PLACES, BITS, WEIGHTS, types.uint64[:, ::1], types.uint64[:, ::1], types.float64[:, ::1],
-    types.float64[:, ::1],
-)  # fmt: skip
+@_compiled(LINKS, PLACES, PLACES, BITS, WEIGHTS, PLACES, PLACES, COUNTS, SIDES, SIDES, NUMBERS, NUMBERS)
+def fill_tree(
+    ends: Places, order: Places, parents: Places, words: Words, weights: Weights, starts: Places, spans: Places,
+    counts: Floats, side: Words, only: Words, loads: Floats, crossings: Floats,
+) -> None:  # fmt: skip
+    """Compute everything from what brokers want, in place; ``side`` is to be 0.
+
+    ``order`` (brokers,) has the root first and each parent before its children. Cost O(brokers * words).
+    """
+    begins, links_of = _grouped(ends, len(words))
+    down, root = np.full(len(words), NO_LINK, dtype=np.intp), order[0]  # From each broker's parent to it.
+    for number in range(len(ends)):
+        for way in range(2):
+            head = ends[number, 1 - way]
+            if head != root and parents[head] == ends[number, way]:
+                down[head] = 2 * number + way
+    for place in range(len(order) - 1, 0, -1):
+        broker = order[place]
+        link, onto = down[broker], down[parents[broker]]
+        for word in range(words.shape[1]):
+            side[link, word] |= words[broker, word]
+        if onto >= 0:
+            for word in range(words.shape[1]):
+                side[onto, word] |= side[link, word]
+    for broker in order:
+        outward, above = links_of[begins[broker] : begins[broker + 1]], down[broker] ^ 1
+        _count_directions(broker, above, outward, words, weights, starts, spans, counts, side, only, loads)
+    for number in range(len(ends)):
+        crossing = crossings[number]
+        crossing[:] = 0.0
+        for word in range(words.shape[1]):
+            both = side[2 * number, word] & side[2 * number + 1, word]
+            _add_up(both, word, weights, starts, spans, counts, crossing)
+
+
+@_compiled(LINKS, PLACES, PLACES, BITS, WEIGHTS, PLACES, PLACES, COUNTS, SIDES, SIDES, NUMBERS, NUMBERS)
 def update_line(
-    ends: Places, line: Places, onward: Places, words: Words, weights: Weights, side: Words, only: Words, loads: Floats,
-    crossings: Floats,
+    ends: Places, line: Places, onward: Places, words: Words, weights: Weights, starts: Places, spans: Places,
+    counts: Floats, side: Words, only: Words, loads: Floats, crossings: Floats,
 ) -> None:  # fmt: skip
     """Recompute, in place, everything that changes with the links of a line of brokers, ``onward`` along it."""
-    starts, links_of = _grouped(ends, len(words))
+    begins, links_of = _grouped(ends, len(words))
     is_on_line = np.zeros(2 * len(ends), dtype=np.bool_)
     for number in onward:
         is_on_line[number] = is_on_line[number ^ 1] = True
@@ -252,7 +310,7 @@ def update_line(
         broker = line[place]
         for word in range(length):
             branches[place, word] = words[broker, word]
-        for at in range(starts[broker], starts[broker + 1]):
+        for at in range(begins[broker], begins[broker + 1]):
             if not is_on_line[links_of[at]]:
                 for word in range(length):
                     branches[place, word] |= side[links_of[at], word]
@@ -261,14 +319,12 @@ def update_line(
     after = np.zeros(length, dtype=np.uint64)
     for place in range(len(line) - 1, 0, -1):
         number = onward[place - 1]
-        for span in range(weights.shape[1]):
-            crossings[number >> 1, span] = 0.0
+        crossing = crossings[number >> 1]
+        crossing[:] = 0.0
         for word in range(length):
             after[word] |= branches[place, word]
             side[number, word], side[number ^ 1, word] = after[word], before[place, word]
-            crossing = _bits(after[word] & before[place, word])
-            for span in range(weights.shape[1]):
-                crossings[number >> 1, span] += np.float64(crossing * weights[word, span])
+            _add_up(after[word] & before[place, word], word, weights, starts, spans, counts, crossing)
     for broker in line:
-        outward = links_of[starts[broker] : starts[broker + 1]]
-        _count_directions(broker, outward, words, weights, side, only, loads)
+        outward = links_of[begins[broker] : begins[broker + 1]]
+        _count_directions(broker, -1, outward, words, weights, starts, spans, counts, side, only, loads)

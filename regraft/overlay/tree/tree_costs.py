@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
-from regraft.overlay.sets.weighted_sets import WeightedSets, weighed
-from regraft.overlay.tree.compiled_costs import kernels_for
+from regraft.overlay.sets.span_sets import SpanSets
+from regraft.overlay.sets.weighted_sets import WeightedSets
+from regraft.overlay.tree.compiled_costs import Kernels, kernels_for
 from regraft.overlay.tree.link_sides import RootedTree, link_sides, wanted_repeatedly
 from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from regraft.schemas.arrays import Floats, Places, Words
@@ -56,7 +58,7 @@ class TreeCosts:
     link is a number: 2l for link l of the tree from its first end to its second, 2l + 1 for the way back.
     """
 
-    def __init__(self, configuration: TreeConfiguration, inventory: Inventory, sets: WeightedSets) -> None:
+    def __init__(self, configuration: TreeConfiguration, inventory: Inventory, sets: WeightedSets | SpanSets) -> None:
         if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
             raise ValueError("configuration, inventory and delivery sets must cover the same brokers")
         self.inventory = inventory
@@ -76,7 +78,10 @@ class TreeCosts:
         self._crossings = np.zeros((len(ends), len(sets.spans_s)))
         self._costs: Floats = np.zeros(len(sets.spans_s))
         self._last: _PricedSwap | None = None
-        self._count_words(np.arange(shape[1]), 1)
+        if self.kernels is None:
+            self._count_words(np.arange(shape[1]), 1)
+        else:
+            self._fill(self.kernels)
 
     def copy(self) -> TreeCosts:
         """Return an independent copy, to try swaps on."""
@@ -89,6 +94,12 @@ class TreeCosts:
         copied._loads = self._loads.copy()
         copied._crossings, copied._costs = self._crossings.copy(), self._costs.copy()
         return copied
+
+    @property
+    def weighted(self) -> WeightedSets:
+        """The sets if words have weights, which all walks need that price many swaps at once."""
+        assert isinstance(self.sets, WeightedSets), "sets that are counted by bit price single swaps only"
+        return self.sets
 
     @property
     def cost_per_s(self) -> float:
@@ -165,9 +176,7 @@ class TreeCosts:
         self._peers[first][second], self._peers[second][first] = 2 * number, 2 * number + 1
         onward = np.array([self._peers[a][b] for a, b in pairwise(line)], dtype=np.intp)
         if self.kernels is not None:
-            words, weights, bits = self.sets.words, self.sets.whole_weights, (self.side, self.only)
-            places = np.array(line, dtype=np.intp)
-            self.kernels.update_line(self.ends, places, onward, words, weights, *bits, self._loads, self._crossings)
+            self.kernels.update_line(self.ends, np.array(line, dtype=np.intp), onward, *self._arrays())
         else:
             self._set_sides_of_line(line, onward)
             for broker in line:
@@ -233,15 +242,30 @@ class TreeCosts:
         at_once = max(WORDS_AT_ONCE // len(tree.parents), 1)
         for at in range(0, len(columns), at_once):
             chunk = columns[at : at + at_once]
-            words, weights = self.sets.words[:, chunk], self.sets.weights[chunk]
+            words = self.sets.words[:, chunk]
             below, above = link_sides(tree, words)
             twice, thrice = wanted_repeatedly(tree, words, below, above, children)
-            self._loads += sign * weighed(words | twice, weights)
-            self._crossings[down // 2] += sign * weighed(below[children] & above[children], weights)
+            self._loads += sign * self.sets.counts_in(words | twice, chunk)
+            self._crossings[down // 2] += sign * self.sets.counts_in(below[children] & above[children], chunk)
             if sign > 0:
                 self.side[np.ix_(down, chunk)] = below[children]
                 self.side[np.ix_(down ^ 1, chunk)] = above[children]
                 self.only[:, chunk] = self.side[:, chunk] & ~thrice[tails]
+        self._add_costs()
+
+    def _fill(self, kernels: Kernels) -> None:
+        """Compute all counts by compiled loops."""
+        tree = self.rooted
+        order = np.concatenate([np.zeros(1, dtype=np.intp), *tree.levels])
+        kernels.fill_tree(self.ends, order, tree.parents, *self._arrays())
+        self._add_costs()
+
+    def _arrays(self) -> tuple[Any, ...]:
+        """Return what is wanted, how it is counted and all counts, as compiled loops take them."""
+        assert self.sets.whole is not None, "kernels are for sets that they count exactly"
+        return self.sets.words, *self.sets.whole, self.side, self.only, self._loads, self._crossings
+
+    def _add_costs(self) -> None:
         costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
         self._costs = costs @ self._crossings + self.inventory.processing_cost @ self._loads
 
@@ -323,8 +347,7 @@ class TreeCosts:
             return self._steps(near, near, far), self._steps(far, near, far)
         outward = [self._peers[a][b] for walk in (near, far) for a, b in pairwise(walk)]
         cut, split = self._peers[near[0]][far[0]] // 2, len(near) - 1
-        arrays = self.side, self.only, self.sets.whole_weights, self._crossings
-        alpha, beta = self.kernels.count_steps(cut, np.array(outward, dtype=np.intp), split, *arrays)
+        alpha, beta = self.kernels.count_steps(cut, np.array(outward, dtype=np.intp), split, *self._arrays())
         return (alpha[:split], beta[:split]), (alpha[split:], beta[split:])
 
     def _steps(self, walk: list[int], near: list[int], far: list[int]) -> tuple[Floats, Floats]:

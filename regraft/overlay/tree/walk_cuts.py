@@ -26,7 +26,7 @@ def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Pl
     together have each pair of a cut and a broker on its walked side once. Cost O(cuts * brokers * words), memory O(cuts
     * (brokers + words)).
     """
-    weights = costs.sets.weights.sum(axis=1, keepdims=True)
+    weights = costs.weighted.weights.sum(axis=1, keepdims=True)
     starts, links_of = costs.links_by_broker()
     tails, heads = costs.directed_ends()
     inventory = costs.inventory

@@ -79,7 +79,7 @@ def best_tree(costs: TreeCosts, search: Search) -> TreeCosts | None:
     count. Cost O(trees * brokers * 2^brokers). Guarantee: optimal.
     """
     trees = every_tree(len(costs.degrees))
-    wanted = np.bitwise_count(_wanted_by(costs.sets.words)) @ costs.sets.weights.sum(axis=1, dtype=np.float64)
+    wanted = np.bitwise_count(_wanted_by(costs.sets.words)) @ costs.weighted.weights.sum(axis=1, dtype=np.float64)
     seconds = float(costs.sets.spans_s.sum())
     prices = _set_prices(trees, costs.inventory) @ wanted / seconds
     allowed = _allowed(trees, costs, search)
