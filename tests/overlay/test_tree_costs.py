@@ -14,7 +14,7 @@ from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
 from regraft.overlay.tree.overlay_cost import overlay_cost
-from regraft.overlay.tree.swap_sequences import SwapCursor, as_swaps
+from regraft.overlay.tree.swap_sequences import SwapCursor, as_swaps, lent_costs
 from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.walk_cuts import walk_cuts
@@ -108,6 +108,28 @@ def test_any_two_trees_are_connected_by_swaps(drawn: Drawn, seed: int) -> None:
     for swap in as_swaps(costs, removed, added):
         costs.apply(swap)
     assert costs.links == target.links
+
+
+@given(overlays(), st.integers(0, 2**32))
+def test_lent_costs_come_back_as_they_were(drawn: Drawn, seed: int) -> None:
+    """Swaps on them are undone to the last bit; a copy is lent instead of small ones."""
+    inventory, _, sets = drawn
+    rng, costs = random.Random(seed), costs_of(inventory, sets)
+    before, links = costs.copy(), costs.links
+    with lent_costs(costs) as (lent, _):
+        assert lent is not costs
+    with lent_costs(costs, copy_bytes_max=0) as (lent, made):
+        assert lent is costs
+        tree = inventory.bootstrap
+        for _ in range(5):
+            swap = rng.choice(all_swaps(tree))
+            made.append((swap, lent.costs_by_span))
+            lent.apply(swap)
+            tree = tree.replaced(tree.epoch + 1, [swap.removed], [swap.added])
+        assert lent.links == tree.links
+    assert costs.links == links
+    for name in ("ends", "side", "only", "costs_by_span", "loads_per_s", "crossings_by_span", "degrees"):
+        assert getattr(costs, name).tobytes() == getattr(before, name).tobytes(), name
 
 
 def test_cost_by_span_adds_up() -> None:

@@ -14,7 +14,10 @@ from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree.swap_sequences import lent_costs
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
+from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_cost"
@@ -56,17 +59,30 @@ def swap_links_cost(
     budgets are counted in words evaluated, not in time, and kicks are drawn from ``rng``. Any-time: when a budget ends,
     the best found so far is returned.
     """
-    costs = state.tree_costs.copy()
+    with lent_costs(state.tree_costs) as (costs, made):
+        return _search(state, settings, context, rng, costs, made)
+
+
+def _search(
+    state: TreeState,
+    settings: SearchSettings,
+    context: TreeContext,
+    rng: random.Random,
+    costs: TreeCosts,
+    made: list[tuple[LinkSwap, Floats]],
+) -> list[Proposal]:
+    """Return the proposals, and make their swaps on ``costs``, listed in ``made``, except those of the last group."""
     degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
     search = Search(settings.search_words_max, degree_max, state.inventory.load_max_per_s)
     search.frailty = FrailtyPrice.of(state, context.frailty_weight)
     proposals = []
-    before_per_s = costs.cost_per_s
+    before_per_s, before = costs.cost_per_s, costs.costs_by_span
     for swap in descend(costs, search, context.proposals_max):
         (a, b), (i, j) = swap.removed, swap.added
         reason = f"of all swaps of the tree, {i}-{j} for {a}-{b} saves most"
         proposals.append(_proposal([swap.removed], [swap.added], before_per_s, costs.cost_per_s, reason))
-        before_per_s = costs.cost_per_s
+        made.append((swap, before))
+        before_per_s, before = costs.cost_per_s, costs.costs_by_span
     if len(proposals) < context.proposals_max and not search.is_over:
         search.words_left = settings.escape_words_max
         search.present, search.links_max = frozenset(costs.links), context.links_max

@@ -126,12 +126,18 @@ class _Overlay:
         if decision.plan is None:
             return spent_ms, tree
         after = before.replaced(1, decision.plan.links_removed, decision.plan.links_added)
-        costs = [overlay_cost(one, self.inventory, state.sets).total_per_s for one in (before, after)]
+        costs = [_cost_per_s(one, self.inventory, state.window_sets) for one in (before, after)]
         assert costs == sorted(costs, reverse=True), "a plan must lower the cost"
         assert abs(costs[1] - decision.plan.cost_predicted_per_s) < 1e-6 * costs[0], (
             "the cost must be the predicted one"
         )
         return spent_ms, after
+
+
+def _cost_per_s(tree: TreeConfiguration, inventory: Inventory, windows: Sequence[DeliverySets]) -> float:
+    """Return the cost of a tree, window by window: all of them joined would take more memory than the decision."""
+    total = sum(overlay_cost(tree, inventory, sets).total_per_s * sets.span_s for sets in windows)
+    return total / sum(sets.span_s for sets in windows)
 
 
 def _window(workload: Workload, brokers: tuple[str, ...], place: int) -> ClosedWindow:

@@ -6,12 +6,15 @@ In: costs of a tree and links or swaps. Out: swaps, and the same costs elsewhere
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.schemas.arrays import Floats
+
+COPY_BYTES_MAX = 1 << 24  # Below it a copy costs less than undoing the swaps of a plan.
 
 
 def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -> tuple[LinkSwap, ...]:
@@ -66,3 +69,22 @@ class SwapCursor:
             self.tree.apply(swap)
             self._made.append((swap, costs))
         return self.tree
+
+
+@contextmanager
+def lent_costs(
+    costs: TreeCosts, copy_bytes_max: int = COPY_BYTES_MAX
+) -> Iterator[tuple[TreeCosts, list[tuple[LinkSwap, Floats]]]]:
+    """Lend costs to make swaps on, and a list for each swap with the costs by span before it.
+
+    Small costs are copied; large ones are lent themselves, and the listed swaps undone in the end.
+    """
+    made: list[tuple[LinkSwap, Floats]] = []
+    if costs.side.nbytes <= copy_bytes_max:
+        yield costs.copy(), made
+        return
+    try:
+        yield costs, made
+    finally:
+        for swap, before in reversed(made):
+            costs.undo(swap, before)
