@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from regraft.schemas.arrays import Places, Words
 
 COLUMNS_AT_ONCE = 512  # Columns transposed at a time, so that they stay in the processor's cache.
+ROWS_AT_ONCE = 1 << 11  # Sets whose keys are computed at a time: likewise.
 MIXERS = np.random.Generator(np.random.PCG64(0)).integers(1 << 62, 1 << 63, 1 << 12, dtype=np.uint64) * 2 + 1
 LAST_MIXER = np.uint64(0x9E37_79B9_7F4A_7C15)
 
@@ -106,9 +107,12 @@ def _keys(rows: Words) -> Words:
     A product moves bits up only, so that of the high bits of a word hardly anything is left: they are folded into the
     low ones before it, and once more before words are added up.
     """
-    mixed = rows ^ (rows >> np.uint64(32))
-    mixed *= MIXERS[: rows.shape[1]]
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= LAST_MIXER
-    keys: Words = mixed.sum(axis=1, dtype=np.uint64)
+    keys = np.empty(len(rows), dtype=np.uint64)
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        mixed = rows[at : at + ROWS_AT_ONCE]
+        mixed = mixed ^ (mixed >> np.uint64(32))
+        mixed *= MIXERS[: rows.shape[1]]
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= LAST_MIXER
+        mixed.sum(axis=1, dtype=np.uint64, out=keys[at : at + ROWS_AT_ONCE])
     return keys ^ keys >> np.uint64(31)

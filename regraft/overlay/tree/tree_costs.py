@@ -73,7 +73,7 @@ class TreeCosts:
         self._above: list[int] = self.rooted.parents.tolist()  # Next broker towards a root, which is its own.
         shape = (2 * len(ends), sets.words.shape[1])
         self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at or behind the far end of a directed link.
-        self.only = np.zeros_like(self.side)  # Of that, what at most one other direction of the near end wants.
+        self.only = np.zeros(shape, dtype=np.uint64)  # Of that, what at most one other direction of the near end wants.
         self._loads = np.zeros((len(inventory.brokers), len(sets.spans_s)))
         self._crossings = np.zeros((len(ends), len(sets.spans_s)))
         self._costs: Floats = np.zeros(len(sets.spans_s))
