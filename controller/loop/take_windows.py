@@ -42,9 +42,10 @@ class WatchCaps:
         caps_per_s = _caps_per_s(state)
         for window in state.taken if caps_per_s else ():
             if window.is_complete:
-                self._count(window, caps_per_s, is_new=now_ms - window.end_ms <= self._window_age_ms_max)
+                is_new = now_ms - window.end_ms <= self._window_age_ms_max
+                self._count(window, caps_per_s, is_new=is_new, clients_stay=state.fleet.inventory.clients_stay)
 
-    def _count(self, window: ClosedWindow, caps_per_s: dict[str, float], *, is_new: bool) -> None:
+    def _count(self, window: ClosedWindow, caps_per_s: dict[str, float], *, is_new: bool, clients_stay: bool) -> None:
         for queue in window.queues:
             broker, cap_per_s = queue.broker, caps_per_s.get(queue.broker)
             if queue.peer or cap_per_s is None:
@@ -56,23 +57,35 @@ class WatchCaps:
                 continue  # A restarted controller reads old windows again.
             if self._above_for[broker] >= WINDOWS_IN_A_ROW and broker not in self._reported:
                 self._reported.add(broker)
-                self._report(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=False)
+                relief = _relief_of(broker, window, clients_stay=clients_stay)
+                self._report(broker, queue.notifications_out_per_s, cap_per_s, window, relief)
             elif self._within_for[broker] >= WINDOWS_IN_A_ROW and broker in self._reported:
                 self._reported.remove(broker)
-                self._report(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=True)
+                self._report(broker, queue.notifications_out_per_s, cap_per_s, window)
 
     def _report(
-        self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, *, is_over: bool
+        self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, relief: str = ""
     ) -> None:
+        """Report that a broker is above its cap, and what relieves it; without ``relief``, that it no longer is."""
+        is_over = not relief
         passes = f"{broker} passes {figure(passed_per_s)} notifications/s, but its limit is {figure(cap_per_s)}"
-        what_to_do = "--planner pack_drop moves subscribers away, `regraft members maintain --evacuate` by order"
-        text = f"{passes}: below it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"
+        text = f"{passes}: below it again" if is_over else f"{passes} (load_max_per_s): {relief}"
         details = {"passed_per_s": f"{passed_per_s:.4g}", "load_max_per_s": f"{cap_per_s:.4g}"}
         details |= {ENDED: "true"} if is_over else {}
         severity = Severity.INFO if is_over else Severity.WARNING
         self._events.emit(
             AdaptationEvent(broker, EventKind.BROKER_OVERLOADED, severity, window.end_ms, text, details=details)
         )
+
+
+def _relief_of(broker: str, window: ClosedWindow, *, clients_stay: bool) -> str:
+    """Return what relieves a broker; where clients stay, only those beside agents can be moved away."""
+    relief = "--planner pack_drop moves subscribers away, `regraft members maintain --evacuate` by order"
+    if not clients_stay:
+        return relief
+    total = (window.subscribers_at or {}).get(broker, 0)
+    count = sum(home == broker for home in window.movable.values())
+    return f"{count} of its {total} subscribers may move{f': {relief}' if count else ', so the links must relieve it'}"
 
 
 def _caps_per_s(state: LoopState) -> dict[str, float]:
