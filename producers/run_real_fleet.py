@@ -26,6 +26,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.link_congestion import WINDOW_MS
 from regraft.overlay.read_inventory import load_inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_names
@@ -39,7 +40,9 @@ from regraft.producers.real_fleet.broker_kinds import BrokerKind, ServerAddress,
 from regraft.producers.real_fleet.fleet_clients import FleetClients
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes
 from regraft.producers.real_fleet.fleet_outages import FleetOutages
+from regraft.producers.real_fleet.mobile_clients import MobileClients
 from regraft.producers.workloads.burst_detours import BurstDetours
+from regraft.producers.workloads.checkin_walks import CheckinWalks
 from regraft.producers.workloads.stock_settings import Detours
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
@@ -57,6 +60,7 @@ STATUS_S = 1.0
 WORKLOAD_S = 0.005  # Interval at which the workload checks its clock.
 LEAVE_S = 0.1
 BEHIND_MS_MAX = 200.0  # Beyond it publishers wait: this process cannot keep up, and brokers do not slow them down.
+MOBILE_EVERY = 2  # Beside one broker in this many, clients with agents are mobile.
 SETTLE_S = 2.0  # Before clients connect, so that all links are up.
 
 
@@ -165,7 +169,11 @@ class RealFleet:
         self._started_ms = _now_ms()
         self._env = simpy.Environment(initial_time=self._started_ms)
         urls = {broker: address.url for broker, address in servers.items()}
-        self._clients = FleetClients(kind, urls, self._env, start, _now_ms, self._delay_ms)
+        walks = self._make_walks()
+        self._clients = FleetClients(kind, urls, self._env, start, _now_ms, self._delay_ms, walks.homes)
+        self._mobile: MobileClients | None = None
+        if walks.homes and self._clients.agents is not None:
+            self._mobile = MobileClients(walks, self._clients.agents, self._delay_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
         confirmed, sampling = self._clients.note_confirmed, settings.sampling
         bytes_per_ms = settings.link_bytes_per_ms
@@ -187,6 +195,12 @@ class RealFleet:
     def _delay_ms(self, one: str, other: str) -> float:
         index = self._inventory.index
         return float(self._inventory.delay_ms[index[one], index[other]])
+
+    def _make_walks(self) -> CheckinWalks:
+        """Return who is mobile: nobody where no plan can move clients."""
+        brokers, rng = self._inventory.brokers, random.Random(f"walks {self._settings.seed}")
+        is_movable = isinstance(self._inventory.bootstrap, TreeConfiguration)
+        return CheckinWalks(brokers, brokers[::MOBILE_EVERY] if is_movable else (), self._delay_ms, rng)
 
     async def run(self, stop: threading.Event) -> LedgerSnapshot:
         """Run from start to final account."""
@@ -225,6 +239,7 @@ class RealFleet:
             (self._settings.flush_ms / SECOND_MS, self._nodes.flush),
             (LEAVE_S, self._clients.end_leaving),
             (LEAVE_S, self._clients.follow_agents),
+            (LEAVE_S, self._follow_walks),
             (LEAVE_S, self._outages.watch),
             (STATUS_S, self._sample),
             (STATUS_S, self._write_status),
@@ -252,8 +267,6 @@ class RealFleet:
         self._clients.must_wait = self._behind_ms > BEHIND_MS_MAX or is_late
         if now_ms > self._env.now:
             self._env.run(until=now_ms)
-        if self._workload.regime_changed_ms:
-            self._clients.roam()
 
     def _obey(self) -> None:
         for command in self._ports.poll():
@@ -262,6 +275,10 @@ class RealFleet:
     def _sample(self) -> None:
         asked = self._ports.requested_share()
         self._nodes.sample(self._settings.sampling.at_most(asked.power if asked else 0))
+
+    def _follow_walks(self) -> None:
+        if self._mobile is not None and self._phase == "running":
+            self._mobile.follow((_now_ms() - self._started_ms) / SECOND_MS)
 
     def _burst_status(self) -> Mapping[str, object]:
         return {} if self._bursts is None else {**self._nodes.congestion(), **self._bursts.figures()}
@@ -284,6 +301,7 @@ class RealFleet:
                 **self._clients.status(),
                 **self._outages.status(),
                 **self._burst_status(),
+                **({} if self._mobile is None else self._mobile.status()),
                 "telemetry_batches_written": self._ports.telemetry.written.total(),
                 "records_waiting": sum(writer.waiting_count for writer in writers),
                 "records_lost": sum(writer.lost.total() for writer in writers),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -79,8 +79,8 @@ class FleetClients:
     """Publishers and subscribers at the servers of a fleet, as a workload sees an overlay.
 
     ``env`` is the workload's clock, ``start`` where plans have put publishers; here they begin at their first home.
-    ``delay_ms`` is the delay between the places of two brokers. While publishers ``must_wait``, their notifications are
-    counted instead of published: brokers hold nothing back.
+    ``delay_ms`` is the delay between the places of two brokers; clients of agents at ``mobile`` brokers are mobile.
+    While publishers ``must_wait``, their notifications are counted instead of published: brokers hold nothing back.
     """
 
     def __init__(
@@ -91,16 +91,18 @@ class FleetClients:
         start: StartingPoint,
         now_ms: Callable[[], float],
         delay_ms: Delay = lambda _one, _other: 0.0,
+        mobile: Collection[str] = (),
     ) -> None:
         self.env, self.start = env, start
         self.brokers: Mapping[str, object] = urls
         self.listeners: list[Any] = []
         self.ledger = ClientLedger()
         self.counts: Counter[str] = Counter()
-        self.must_wait = self.have_roamed = False
+        self.must_wait = False
         self._kind, self._urls, self._now_ms = kind, urls, now_ms
-        session_of = kind.session_of
-        self._agents = FleetAgents(urls, kind.connect, session_of, delay_ms) if session_of is not None else None
+        self.agents: FleetAgents | None = None
+        if kind.session_of is not None:
+            self.agents = FleetAgents(urls, kind.connect, kind.session_of, delay_ms, mobile)
         self._publishing: dict[str, Connection] = {}  # By broker or, beside agents, by publisher.
         self._subscribing: dict[tuple[str, int], Connection] = {}  # By broker and group.
         self._home_of: dict[str, str] = {}
@@ -110,7 +112,7 @@ class FleetClients:
 
     async def connect(self) -> None:
         """Connect to all servers, and start agents."""
-        agents = self._agents
+        agents = self.agents
         if agents is not None:
             await agents.start()
         for broker, url in self._urls.items():
@@ -129,15 +131,15 @@ class FleetClients:
         """Add a publisher; it may publish at once."""
         self._home_of[publisher] = home
         self.ledger.add_publisher(publisher, home)
-        if self._agents is not None:
-            self._publishing[publisher] = Connection(publisher, self._agents.connect(publisher, home))
+        if self.agents is not None:
+            self._publishing[publisher] = Connection(publisher, self.agents.connect(publisher, home))
             self._beside[publisher] = publisher, ""
         for listener in self.listeners:
             asyncio.get_running_loop().call_soon(listener.on_may_publish, publisher)
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Publish the next notification of a publisher, as a message of at least ``size_bytes``."""
-        connection = self._publishing[self._home_of[publisher] if self._agents is None else publisher]
+        connection = self._publishing[self._home_of[publisher] if self.agents is None else publisher]
         if self.must_wait or connection.waiting_count >= WAITING_MAX:
             self.counts["not_published"] += 1
             return
@@ -145,7 +147,7 @@ class FleetClients:
         payload = f"{number} {content['date']} {content['close']}".encode().ljust(size_bytes)
 
         async def act() -> None:
-            name = publisher if self._agents is None else ""  # An agent names it.
+            name = publisher if self.agents is None else ""  # An agent names it.
             await (await connection.client()).publish(SUBJECT + publisher, payload, name)
 
         connection.do(act)
@@ -154,7 +156,7 @@ class FleetClients:
         """Subscribe a client at a server to a publisher's notifications; the filter's other conditions are ignored."""
         publisher = next(str(predicate.value) for predicate in filter_ if predicate.attribute == "symbol")
         self.ledger.begin(subscription, publisher, home, self._now_ms())
-        group = crc32(subscription.encode()) % (1 if self._agents is None else GROUPS)
+        group = crc32(subscription.encode()) % (1 if self.agents is None else GROUPS)
         connection = self._subscribing[home, group]
         if group:
             self._beside[subscription] = connection.name, SUBJECT + publisher
@@ -185,14 +187,8 @@ class FleetClients:
         self.ledger.note_detour(notification.subject.removeprefix(SUBJECT), number, broker)
 
     def _note_home(self, name: str) -> None:
-        assert self._agents is not None
-        self.ledger.note_moved(name, self._agents.home_of(*self._beside[name]), self._now_ms())
-
-    def roam(self) -> None:
-        """Let mobile clients roam, if there are any."""
-        if self._agents is not None and not self.have_roamed:
-            self._agents.roam()
-        self.have_roamed = True
+        assert self.agents is not None
+        self.ledger.note_moved(name, self.agents.home_of(*self._beside[name]), self._now_ms())
 
     def follow_agents(self) -> None:
         """Note in the ledger where clients beside agents are by now."""
@@ -216,7 +212,7 @@ class FleetClients:
     def status(self) -> dict[str, Any]:
         """Return the status file's figures on clients."""
         connections = [*self._publishing.values(), *self._subscribing.values()]
-        moved = Counter[str]() if self._agents is None else self._agents.counts()
+        moved = Counter[str]() if self.agents is None else self.agents.counts()
         return {
             "subscriptions": len(self.ledger),
             "subscriptions_moved": moved["subscriptions_moved"],
@@ -229,5 +225,5 @@ class FleetClients:
         """End all connections."""
         for connection in (*self._publishing.values(), *self._subscribing.values()):
             await connection.close()
-        if self._agents is not None:
-            await self._agents.close()
+        if self.agents is not None:
+            await self.agents.close()
