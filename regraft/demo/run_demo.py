@@ -370,6 +370,7 @@ class _DemoRun:
             horizon=observer.horizon,
             users=observer.users,
             bursts=observer.bursts,
+            mobile=observer.mobile,
             first_window_cost_per_s=first_full_window_cost(stored, self._kind, observer.traffic_start_ms),
             bills=bills_of(stored, self._kind, observer.traffic_start_ms, traffic_end_ms),
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),

@@ -60,6 +60,8 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "cost per second", _saving(summary["cost_initial"], summary["cost_final"], summary["cost_reduction_share"])
     if summary.get("is_charged"):
         yield from _bill_lines(summary)
+    if "checkins_moving" in summary:
+        yield from _mobile_lines(summary)
     for planner, shadow in summary["shadows"].items():
         share = shadow["cost_reduction_share"]
         saved = "cost not measured" if share is None else f"would save {share:.1%}"
@@ -109,6 +111,18 @@ def _bill_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         is_known = before is not None and after is not None
         text = f"{before:,.{digits}f} before, {after:,.{digits}f} at the end" if is_known else NOT_MEASURED
         yield f"bill for {name}, {summary['bill_currency']}", text
+
+
+def _mobile_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    names = ("checkins_moving", "clients_brought_nearer", "clients_brought_to_nearest")
+    moved, nearer, nearest = (summary[name] for name in names)
+    yield "check-ins that moved clients", str(moved)
+    before, after = summary["brought_trip_ms_before"], summary["brought_trip_ms_after"]
+    trips = "" if before is None else f": mean round trip {before:,.0f} ms before, {after:,.0f} ms after"
+    yield "mobile clients brought nearer", f"{nearer}, of which {nearest} to the nearest broker{trips}"
+    trip, without = summary["mobile_trip_ms"], summary["mobile_unplanned_trip_ms"]
+    text = NOT_MEASURED if trip is None else f"mean {trip:,.0f} ms, {without:,.0f} ms if they had not been moved"
+    yield "round trip of mobile clients", text
 
 
 def _outage_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

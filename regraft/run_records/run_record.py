@@ -162,6 +162,23 @@ class BurstFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class MobileFigures:
+    """The real fleet's account of its mobile clients, once check-ins have moved some.
+
+    ``brought_nearer``: how often a plan brought a client nearer to where it was, ``brought_to_nearest`` as near as can
+    be; ``brought_trip_ms``: its mean round trip to its home before and after. ``trip_ms``: the mean over all clients
+    and the time, ``unplanned_trip_ms`` if all had kept their first homes.
+    """
+
+    checkins_moving: int
+    brought_nearer: int
+    brought_to_nearest: int
+    brought_trip_ms: tuple[float | None, float | None]
+    trip_ms: float | None
+    unplanned_trip_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class HorizonUse:
     """How far the last decision looked back; ``lifetime_s`` is None if too few subscriptions had ended."""
 
@@ -180,7 +197,8 @@ class RunRecord:
     controller reported. ``links_corrected``: links whose final cost comes from round trips, not from the inventory.
     ``given_up``: the services that ended for good and so ended the run, as sentences without a full stop.
     ``decision_times``: by role and planner (``shadow:swap_links_ci``). ``users`` is None except on a ring, ``bursts``
-    except on a structured cyclic overlay. ``bills``: before any plan and at the end, None if traffic is not charged.
+    except on a structured cyclic overlay, ``mobile`` except with mobile clients of real brokers. ``bills``:
+    before any plan and at the end, None if traffic is not charged.
     """
 
     seed: int
@@ -200,6 +218,7 @@ class RunRecord:
     horizon: HorizonUse | None = None
     users: UserFigures | None = None
     bursts: BurstFigures | None = None
+    mobile: MobileFigures | None = None
     first_window_cost_per_s: float | None = None
     bills: tuple[ShownBill, ShownBill] | None = None
     comparison: OverlayComparison | None = None

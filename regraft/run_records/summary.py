@@ -241,7 +241,23 @@ def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str
     moves = [move for plan in completed for move in moves_of_clients(plan.moves)]
     clients_moved = sum(is_client(move.client) for move in moves)  # Beside agents.
     counts = {"publishers_moved": len(moves) - clients_moved, "clients_moved": clients_moved}
-    return {**counts, **_bill_figures(record, completed)}
+    return {**counts, **_mobile_figures(record), **_bill_figures(record, completed)}
+
+
+def _mobile_figures(record: RunRecord) -> dict[str, Any]:
+    """Return how mobile clients of real brokers moved, and how far they were from their homes; nothing without any."""
+    mobile = record.mobile
+    if mobile is None:
+        return {}
+    return {
+        "checkins_moving": mobile.checkins_moving,
+        "clients_brought_nearer": mobile.brought_nearer,
+        "clients_brought_to_nearest": mobile.brought_to_nearest,
+        "brought_trip_ms_before": mobile.brought_trip_ms[0],
+        "brought_trip_ms_after": mobile.brought_trip_ms[1],
+        "mobile_trip_ms": mobile.trip_ms,
+        "mobile_unplanned_trip_ms": mobile.unplanned_trip_ms,
+    }
 
 
 def _ledger_errors(record: RunRecord) -> dict[str, Any]:

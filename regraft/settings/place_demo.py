@@ -77,7 +77,12 @@ def check_brokers(settings: Settings) -> Settings:
     is_runnable = scenario.kind != RingConfiguration.KIND and not scenario.has_prices
     if settings.emulator.brokers in REAL_BROKERS and not is_runnable:
         what = f"emulator.brokers is {settings.emulator.brokers!r}, but the scenario is {settings.demo.scenario}"
-        raise SettingsError([f"{what}: nodes run trees without prices and structured cyclic overlays (scot)"])
+        raise SettingsError(
+            [
+                f"{what}: nodes run trees without prices and structured cyclic overlays (scot); the scenarios nats "
+                "and mqtt have mobile clients, too"
+            ]
+        )
     if settings.emulator.brokers == MQTT:
         find_mosquitto()
     elif settings.emulator.brokers == AMQP:

@@ -67,7 +67,10 @@ def _real_brokers(kind: str) -> Scenario:
 
 
 def _with_agents(scenario: Scenario) -> Scenario:
-    """Return the scenario with agents beside publishers and two thirds of the subscribers: plans move these, too."""
+    """Return the scenario with agents beside publishers and two thirds of the subscribers: plans move these, too.
+
+    Half of these clients are mobile.
+    """
     return replace(
         scenario,
         controller={"planner": "swap_links_cost+place_clients_cost"},

@@ -20,6 +20,7 @@ from regraft.run_records.run_record import (
     BurstFigures,
     DecisionTime,
     HorizonUse,
+    MobileFigures,
     RoutingFigures,
     ServiceUse,
     ShadowRun,
@@ -169,6 +170,21 @@ class RunObserver:
             diverted=int(document["clusters_diverted"]),
             congested=int(document["congested_link_windows"]),
             begun_ms=tuple(document["bursts_begun_ms"]),
+        )
+
+    @property
+    def mobile(self) -> MobileFigures | None:
+        """Figures about mobile clients of real brokers; None if there are none."""
+        document = self.emulator
+        if "checkins_moving" not in document:
+            return None
+        return MobileFigures(
+            int(document["checkins_moving"]),
+            int(document["clients_brought_nearer"]),
+            int(document["clients_brought_to_nearest"]),
+            (document["brought_trip_ms_before"], document["brought_trip_ms_after"]),
+            document["mobile_trip_ms"],
+            document["mobile_unplanned_trip_ms"],
         )
 
     @property

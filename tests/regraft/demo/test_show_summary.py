@@ -1,13 +1,14 @@
 """What a demo prints at its end: figures in words, for every kind of overlay."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from regraft.demo.show_summary import CHANGES, show_summary, summary_lines
-from regraft.run_records.run_record import RunRecord
+from regraft.run_records.run_record import MobileFigures, RunRecord
 from regraft.run_records.summary import summarise
 from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_run
 
@@ -60,6 +61,22 @@ def test_plans_are_shown_by_what_they_were_for() -> None:
     assert lines["shadow planner x"].endswith(
         "of the cost of epoch 4, from which it last started, by 2 plans in 2 starts"
     )
+
+
+def test_mobile_clients_are_shown_with_what_plans_did_for_them() -> None:
+    """Where nobody is mobile nothing is shown, and where no plan brought a client nearer there is no mean of these."""
+    assert "mobile clients brought nearer" not in dict(summary_lines(summarise(small_run())))
+    mobile = MobileFigures(40, 9, 5, (180.0, 42.0), 61.0, 88.0)
+    lines = dict(summary_lines(summarise(replace(small_run(), mobile=mobile))))
+    assert lines["check-ins that moved clients"] == "40"
+    brought = "9, of which 5 to the nearest broker: mean round trip 180 ms before, 42 ms after"
+    assert lines["mobile clients brought nearer"] == brought
+    assert lines["round trip of mobile clients"] == "mean 61 ms, 88 ms if they had not been moved"
+    lines = dict(
+        summary_lines(summarise(replace(small_run(), mobile=MobileFigures(0, 0, 0, (None, None), None, None))))
+    )
+    assert lines["mobile clients brought nearer"] == "0, of which 0 to the nearest broker"
+    assert lines["round trip of mobile clients"] == "not measured"
 
 
 def test_a_piped_summary_has_one_line_for_each_result() -> None:

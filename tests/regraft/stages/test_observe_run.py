@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from regraft.run_records.run_record import HorizonUse
+from regraft.run_records.run_record import HorizonUse, MobileFigures
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.live_view import Horizon, LiveView, encode_view
@@ -229,3 +229,17 @@ def test_a_run_waits_for_the_last_dead_broker_that_will_return(tmp_path: Path) -
         _show(tmp_path, _view({}, 1, members=ShownFleet(members=members)))
         observer.refresh()
         assert observer.returns_ms == returns_ms
+
+
+def test_mobile_clients_are_those_of_real_brokers(tmp_path: Path) -> None:
+    """Without any there are no figures; means are None until there is something to average."""
+    observer = RunObserver(tmp_path)
+    _write(tmp_path, "emulator", {"started_ms": START_MS, "time_ms": START_MS})
+    observer.refresh()
+    assert observer.mobile is None
+    counts = {"checkins_moving": 3, "clients_brought_nearer": 2, "clients_brought_to_nearest": 1}
+    trips = {"brought_trip_ms_before": None, "brought_trip_ms_after": None}
+    trips |= {"mobile_trip_ms": 40.0, "mobile_unplanned_trip_ms": 60.0}
+    _write(tmp_path, "emulator", {"started_ms": START_MS, "time_ms": START_MS, **counts, **trips})
+    observer.refresh()
+    assert observer.mobile == MobileFigures(3, 2, 1, (None, None), 40.0, 60.0)
