@@ -115,10 +115,11 @@ def stop_when_seen(status_file: Path, notes: int, stop: threading.Event) -> None
     ids=["quiet", "death", "links", "mqtt", "amqp"],
 )
 def test_all_messages_of_a_fleet_are_accounted_for(
-    brokers: str, outages: list[str], expected: list[str], tmp_path: Path
+    brokers: str, outages: list[str], expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Subscriptions come and go, only what a death excuses is lost, and nothing is ever repeated."""
+    """Subscriptions come and go and clients roam, only what a death excuses is lost, and nothing is ever repeated."""
     needs(brokers)
+    monkeypatch.setattr("regraft.producers.real_fleet.mobile_clients.DAYS_PER_S", 2.0)
     kind = broker_kind(brokers)
     brokers_count = 4 if brokers == AMQP else BROKERS  # All at one RabbitMQ, which takes seconds to start.
     inventory = place_fleet(brokers_count, 3, random.Random(3))
@@ -141,7 +142,9 @@ def test_all_messages_of_a_fleet_are_accounted_for(
     assert account.delivered > DELIVERED_MIN
     deaths = sum(text.startswith("death") for text in outages)
     assert bool(account.excused) == bool(deaths)
-    notes = [text for _, text in json.loads(status_file.read_text())["outage_notes"]]
+    status = json.loads(status_file.read_text())
+    assert bool(status.get("checkins_moving")) == (brokers != AMQP)  # Those of RabbitMQ have no agents.
+    notes = [text for _, text in status["outage_notes"]]
     assert notes == [text.format(*(link.replace(",", ", ") for link in links)) for text in expected]
     assert {batch.broker for batch in ports.batches} == set(inventory.brokers)
     incarnations = {(batch.broker, batch.boot) for batch in ports.batches}
@@ -180,6 +183,7 @@ def test_a_burst_on_a_structured_cyclic_overlay_takes_detours(tmp_path: Path) ->
     status = json.loads(status_file.read_text())
     assert account.final
     assert account.is_clean, account
+    assert "checkins_moving" not in status  # No plan can move these clients.
     assert status["clusters_diverted"] > 0
     assert status["congested_link_windows"] > 0
     assert len(status["bursts_begun_ms"]) == 1
