@@ -67,6 +67,18 @@ def test_the_shipped_checkins_move_a_user_near_each_broker() -> None:
     assert {home for home, _ in moves} == {at for _, at in moves} == set(BROKERS)
 
 
+def test_most_users_soon_move_on() -> None:
+    """Most stays end within a day and a half, which is 30 s beside real brokers: no plan can follow all of them."""
+    walks, moved, stays_days = _walks(None), {}, []
+    for minute in range(0, ACTIVE_DAYS * DAY_MINUTES, 15):
+        for home, _ in walks.moves_until(minute):
+            if home in moved:
+                stays_days.append((minute - moved[home]) / DAY_MINUTES)
+            moved[home] = minute
+    assert len(stays_days) > 5
+    assert np.median(stays_days) < 1.5
+
+
 def test_only_the_homes_asked_for_have_a_user() -> None:
     """Where clients cannot move, nobody is mobile."""
     assert _walks(None, ("b4",)).homes == ("b4",)
