@@ -131,7 +131,7 @@ class EmulatedOverlay:
         self.cells = cells
         self.link_faults = LinkFaults(env)
         self._clients_assigned: dict[tuple[int, str], set[str]] = {}  # Clients of lost brokers, by epoch and next home.
-        self.judge = ledger.excuses = LossJudge(self.start.configuration)
+        self.judge = ledger.excuses = LossJudge(self.start.configuration, clients_stay=self.start.clients_stay)
         self.turns = HomesInTurn()
         self._connect_clients()
         self._in_flight = 0  # Messages in queues and on links.

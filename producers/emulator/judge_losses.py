@@ -1,12 +1,13 @@
-"""Which losses a death excuses: the path of each notification in the overlay it is stamped with, and deaths on it.
+"""Which losses deaths, or brokers that have left, excuse: the overlay of each notification's stamp, and its path there.
 
 In: the commands that brokers get, deaths, homes of subscriptions. Out: the excuse for a missing delivery. Paths follow
 from configurations alone: no broker's tables are used, so that their errors excuse nothing.
 
 A notification may be lost if its path, from its publisher's home to the subscription's, crosses a dead broker: one that
 was dead when it was published, that it was in or on its way to at the death, or that a neighbour could no longer send
-it to. Nothing else may be lost. A broker that is considered dead while it is alive excuses all losses on paths across
-it.
+it to. A broker that is considered dead while it is alive excuses all losses on paths across it. Where clients stay,
+a subscription whose home has left the overlay is owed nothing that is stamped with an epoch without it. Nothing else
+may be lost.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from regraft.schemas.command import Command, CommandPhase
 
 LOST_WITH_BROKER = "lost_with_broker"  # It was in a broker that died, or on its way there.
 BROKER_WAS_DEAD = "broker_was_dead"  # It was published when a broker on its only path was already dead.
-EXCUSES = frozenset({LOST_WITH_BROKER, BROKER_WAS_DEAD})
+HOME_HAS_LEFT = "home_has_left"  # It was published in an overlay without the subscription's home, where clients stay.
 EPOCHS_KEPT_MAX = 1_000
 LIVES_KEPT_MAX = 1_000
 
@@ -56,7 +57,8 @@ class _Epoch:
 class LossJudge:
     """The deaths of brokers, and the overlays they took part in; keeps the last epochs and ends of incarnations."""
 
-    def __init__(self, start: OverlayConfiguration) -> None:
+    def __init__(self, start: OverlayConfiguration, *, clients_stay: bool = False) -> None:
+        self._clients_stay = clients_stay
         self._epochs = {start.epoch: _Epoch(start, dict.fromkeys(start.brokers, 0))}
         self._prepared: dict[tuple[int, str], _Epoch] = {}
         self._incarnation_now: dict[str, int] = {}
@@ -118,7 +120,7 @@ class LossJudge:
 
     def reason_of(self, notification: Notification, subscription: str) -> str | None:
         """Return why a notification may be missing at a subscription, or None if nothing excuses that."""
-        if not self._ends:
+        if not self._ends and not self._clients_stay:
             return None
         if notification.epoch == UNSTAMPED_EPOCH:
             return self._lost_at_home(notification)
@@ -126,6 +128,8 @@ class LossJudge:
         home = self._home_of(subscription, notification.epoch)
         if epoch is None or home is None:
             return None
+        if self._clients_stay and home not in epoch.configuration.brokers:
+            return HOME_HAS_LEFT
         path = path_in(epoch.configuration, notification, home)
         excuses = [self._excuse_at(hop, epoch, notification) for hop in path]
         return next((reason for reason in excuses if reason), None)

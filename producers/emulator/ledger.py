@@ -48,14 +48,14 @@ class LedgerSnapshot:
     """The account at one moment.
 
     All counts but ``published`` are pairs of notification and subscription. ``expected`` is what was owed and equals
-    ``delivered`` + ``lost`` + ``outstanding``. ``excused`` counts lost ones that had to cross a broker that died; they
-    are not an error. ``outstanding`` is owed but younger than the settle time; ``final``: these were settled too, after
-    the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent`` are not part of ``delivered``;
-    ``concurrent`` was published just before a subscription was confirmed or after it was cancelled. ``out_of_order``
-    counts deliveries with a smaller sequence number than an earlier one from the same publisher to the same
-    subscription. ``out_of_order_on_detours`` counts those that took a path around congested links, or came after one
-    that did; they are not an error, because two paths do not form one queue. ``delivery_ms_mean`` and
-    ``delivery_ms_max`` run from publish time to delivery.
+    ``delivered`` + ``lost`` + ``outstanding``. ``excused`` counts lost ones that had to cross a broker that died, or
+    whose home had left the overlay; they are not an error. ``outstanding`` is owed but younger than the settle time;
+    ``final``: these were settled too, after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``
+    are not part of ``delivered``; ``concurrent`` was published just before a subscription was confirmed or after it was
+    cancelled. ``out_of_order`` counts deliveries with a smaller sequence number than an earlier one from the same
+    publisher to the same subscription. ``out_of_order_on_detours`` counts those that took a path around congested
+    links, or came after one that did; they are not an error, because two paths do not form one queue.
+    ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to delivery.
     """
 
     published: int = 0
@@ -78,7 +78,7 @@ class LedgerSnapshot:
     def is_clean(self) -> bool:
         """Whether everything owed came exactly once, in order, and nothing else came, except for what is excused.
 
-        Deaths excuse losses, detours excuse disorder.
+        Deaths and homes that have left excuse losses, detours excuse disorder.
         """
         return not any((self.lost - self.excused, self.repeated, self.disordered, self.unexpected, self.outstanding))
 

@@ -80,6 +80,27 @@ def test_everything_of_the_old_epoch_reaches_the_clients_left_behind(line: StepB
     assert line.cores["c"].routing.clients_here() == {}
 
 
+@pytest.mark.parametrize("has_sent_ends", [False, True])
+def test_a_broker_that_dies_before_it_has_left_leaves_nothing_behind(line: StepByStep, has_sent_ends: bool) -> None:
+    """It has switched, and its publishers have ended; neither has to have reached others before it dies."""
+    prepare(line)
+    line.command("c", CommandPhase.ACTIVATE, WITHOUT_C)
+    if has_sent_ends:
+        line.cross("c", "b")  # The end of its publisher, ahead of END.
+    line.links["c", "b"].clear()
+    line.lose_peer("b", "c")
+    for phase in (CommandPhase.ACTIVATE, CommandPhase.RETIRE):
+        for broker in "ab":
+            line.command(broker, phase, WITHOUT_C, lost_brokers=("c",))
+        line.links["b", "c"].clear()
+        line.run()
+    assert line.answered(Outcome.RETIRED) == set("ab")
+    assert [line.publishers_at(broker) for broker in "ab"] == [{"p-a": 0}, {"p-a": 0}]
+    line.publish("a", "p-a", symbol="A")
+    line.run()
+    assert got_by(line, "s-a") == [("p-a", 0)]
+
+
 def test_an_abort_takes_nothing_from_the_clients(line: StepByStep) -> None:
     """They are served all the time; one that came meanwhile is refused, and served from then on if it asks again."""
     prepare(line)
