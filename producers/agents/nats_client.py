@@ -9,14 +9,15 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from regraft.producers.agents.nats_frames import FrameError
-from regraft.schemas.agent_names import ORDERS, PRIVATE, group_for
+from regraft.producers.agents.nats_frames import FrameError, publish_frame
+from regraft.schemas.agent_names import GROUP_PREFIX, ORDERS, PRIVATE, group_for
 
 NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID = b"regraft-n", b"regraft-p", b"regraft-f", b"regraft-h"
 OWN_SIDS = frozenset({NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID})
 SUBSCRIPTIONS_MAX = 10_000  # Of one client.
 FLUSH = "REGRAFT_FLUSH."
 NOT_FOR_CLIENTS = b"_REGRAFT."
+NOT_CHOSEN = (NOT_FOR_CLIENTS, GROUP_PREFIX.encode())  # As queue groups, and as subjects of answers.
 FLUSH_LINES = (b"MSG REGRAFT_FLUSH.", b"HMSG REGRAFT_FLUSH.")  # What a client gets that wants everything.
 # In what a server says: the agent passes on messages, not who else there is, and has the only TLS with the server.
 LEFT_OUT = ("connect_urls", "ws_connect_urls", "ldm", "tls_required", "tls_verify", "tls_available")
@@ -129,13 +130,16 @@ class NatsClient:
     # --- lines for a server ------------------------------------------------------------------------------------------
 
     def introduction(self) -> bytes:
-        """Return the client's CONNECT as the agent sends it, and the subscriptions by which nodes reach the agent."""
+        """Return the client's CONNECT as the agent sends it, and the subscriptions by which nodes reach the agent.
+
+        An empty note shows whether the client's user may write notes: what is refused later is no reason to stay.
+        """
         connect = {**self.connect, "verbose": False, "tls_required": False}
         lines = b"CONNECT " + json.dumps(connect).encode() + b"\r\n"
         if self.stays_because:
             return lines
         own = f"SUB {ORDERS}{self.name} {NOTES_SID.decode()}\r\nSUB {PRIVATE}{self.name}.> {PRIVATE_SID.decode()}\r\n"
-        return lines + own.encode()
+        return lines + own.encode() + publish_frame(f"{ORDERS}{self.name}".encode(), b"")
 
     def sub_line(self, subscription: Subscription, name: str = "", epoch: int = -1) -> bytes:
         """Return the line that subscribes; a plan to ``epoch`` brings the overlay's subscription ``name``."""

@@ -21,6 +21,7 @@ from regraft.producers.agents.nats_client import (
     FLUSH,
     FLUSH_LINES,
     FLUSH_SID,
+    NOT_CHOSEN,
     NOT_FOR_CLIENTS,
     NOTES_SID,
     PRIVATE_SID,
@@ -161,11 +162,17 @@ class NatsSession(ClientSession[Upstream]):
             self.homes.subscribe(stand_in)
 
     def _is_refused(self, frame: Frame) -> bool:
-        """Return True, and say so, for a subject by which nodes and agents reach each other."""
+        """Return True, and say so, for a subject or queue group by which nodes and agents know each other."""
         words = frame.words
-        if words[0] not in CHOOSING or len(words) < 2 or not words[1].startswith(NOT_FOR_CLIENTS):
+        if words[0] not in CHOOSING or len(words) < 3:
             return False
-        self._write(b"-ERR 'Permissions Violation: %b belongs to agents'\r\n" % words[1][:80])
+        if words[1].startswith(NOT_FOR_CLIENTS):
+            refused = words[1]
+        elif words[2].startswith(NOT_CHOSEN):  # A queue group, or where answers go.
+            refused = words[2]
+        else:
+            return False
+        self._write(b"-ERR 'Permissions Violation: %b belongs to agents'\r\n" % refused[:80])
         return True
 
     def _flush(self, upstream: Upstream | None, out: list[bytes]) -> None:

@@ -66,7 +66,7 @@ class ScriptedConnection(asyncio.Protocol):
 
     def deliver(self, subject: bytes, payload: bytes) -> None:
         for sid, (wanted, _) in self.subscribed.items():
-            if wanted == subject:
+            if wanted == subject or (wanted.endswith(b">") and subject.startswith(wanted[:-1])):
                 self.transport.write(message_frame(subject, sid, b"", 0, payload))
 
 
@@ -105,9 +105,13 @@ class ScriptedBroker:
 
 
 class ScriptedSite:
-    """Brokers b01, where the client begins, to b03; a client that subscribes; what nodes say to its agent."""
+    """Brokers b01, where the client begins, to b03; a client that subscribes; what nodes say to its agent.
 
-    def __init__(self) -> None:
+    ``is_old``: nodes are of 0.3.0, and write notes where agents do.
+    """
+
+    def __init__(self, *, is_old: bool = False) -> None:
+        self.is_old = is_old
         self.brokers = {name: ScriptedBroker(name) for name in ("b01", "b02", "b03")}
         self.got: list[tuple[bytes, bytes]] = []
 
@@ -149,7 +153,8 @@ class ScriptedSite:
         """Let the node of a broker send a note about a subscription of the client."""
         name = self.session.client.name
         note = AgentNote(kind, f"{name}.{number}~0badcafe-{number}", epoch, to or broker, overlay="regraft", **more)
-        self.brokers[broker].publish(f"_REGRAFT.agent.{name}".encode(), note_bytes(note))
+        place = f"_REGRAFT.agent.{name}" if self.is_old else f"_REGRAFT.to.{name}.{number}"
+        self.brokers[broker].publish(place.encode(), note_bytes(note))
 
     def heard(self, broker: str, kind: NoteKind) -> int:
         """Return how many notes of a kind the agent has sent to a broker's node."""

@@ -20,8 +20,8 @@ AB, CD = b"a.b", b"c.d"
 
 
 @asynccontextmanager
-async def site_of(*subjects: str) -> AsyncIterator[ScriptedSite]:
-    site = ScriptedSite()
+async def site_of(*subjects: str, is_old: bool = False) -> AsyncIterator[ScriptedSite]:
+    site = ScriptedSite(is_old=is_old)
     try:
         await site.start(*subjects)
         yield site
@@ -43,6 +43,43 @@ async def serves(site: ScriptedSite, broker: str, subject: bytes = AB) -> None:
 
 def run(steps: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(steps())
+
+
+def test_nodes_of_an_earlier_version_move_a_client_too() -> None:
+    """They write their notes where agents write theirs."""
+
+    async def steps() -> None:
+        async with site_of("a.b", is_old=True) as site:
+            await site.bring(1, AB)
+            await site.complete(1)
+            await until(lambda: site.counts["subscriptions_moved"] == 1)
+            await serves(site, "b02")
+
+    run(steps)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"PUB _REGRAFT.to.web2.r-1.1 2\r\nhi",
+        b"PUB a.b _REGRAFT.agent.web2.r-1 2\r\nhi",
+        b"HPUB a.b _REGRAFT.to.web2.r-1.1 12 14\r\nNATS/1.0\r\n\r\nhi",
+        b"SUB _REGRAFT.to.web2.> 9",
+        b"SUB a.b regraft-agent.web2.r-1.1 9",
+    ],
+)
+def test_a_client_reaches_no_agent_by_its_own(line: bytes) -> None:
+    """Neither by subjects, nor by where others answer, nor by a group that names another client's subscription."""
+
+    async def steps() -> None:
+        async with site_of("c.d") as site:
+            before = list(site.brokers["b01"].connections[0].subscribed.values())
+            site.writer.write(line + b"\r\nPUB c.d x 2\r\nhi\r\n")
+            await until(lambda: site.got == [(CD, b"hi")])
+            assert site.counts["own_subject"] == 1
+            assert [*site.brokers["b01"].connections[0].subscribed.values()] == before
+
+    run(steps)
 
 
 def test_a_later_plan_begins_although_the_end_of_the_one_before_was_lost() -> None:
