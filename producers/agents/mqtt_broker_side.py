@@ -229,6 +229,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
     def lose_upstream(self, upstream: MqttUpstream, reason: str) -> None:
         """Note that a broker is gone; what it has not answered is published again."""
         self._again += upstream.take_unanswered()
+        self.deliveries.lose(upstream)
         super().lose_upstream(upstream, reason)
         if "reconnecting" not in self._holds and not self.is_over:
             self._publish_again()

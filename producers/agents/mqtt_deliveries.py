@@ -37,6 +37,7 @@ class MqttDeliveries:
         self._ids_of: dict[tuple[int, int], int] = {}  # Of QoS 2: the broker's connection and its identifier.
         self._waiting: deque[tuple[mqtt5.PublishPacket, list[int], MqttUpstream | None]] = deque()
         self._waiting_bytes = self._last_id = 0
+        self._owed: set[int] = set()  # Of QoS 2: the client has answered, and a broker is to release it.
         self._is_full = False
 
     def deliver(self, packet: mqtt5.PublishPacket, ids: list[int], upstream: MqttUpstream | None) -> None:
@@ -49,7 +50,8 @@ class MqttDeliveries:
             self._send(packet, ids, upstream)
 
     def _note_full(self) -> None:
-        is_full = self._waiting_bytes > WAITING_BYTES_MAX or len(self._waiting) > IDS
+        """Report whether too much waits; while a broker is to release a message, it has to be read all the same."""
+        is_full = (self._waiting_bytes > WAITING_BYTES_MAX or len(self._waiting) > IDS) and not self._owed
         if is_full != self._is_full:
             self._is_full = is_full
             self._on_full(is_full)
@@ -77,12 +79,17 @@ class MqttDeliveries:
         if under_way is None:
             return
         upstream, reason = under_way.upstream, packet.reason_code
+        is_received = isinstance(packet, mqtt5.PubRecPacket) and reason.value < FAILED
         if upstream is not None and not upstream.is_closing:
             upstream.write(type(packet)(under_way.packet_id, reason_code=reason).write())  # type: ignore[arg-type]
-        elif isinstance(packet, mqtt5.PubRecPacket) and reason.value < FAILED:  # Nobody else ends the dialogue.
-            self._write(mqtt5.PubRelPacket(packet.packet_id).write())
-        if not isinstance(packet, mqtt5.PubRecPacket) or reason.value >= FAILED:
+            if is_received:
+                self._owed.add(packet.packet_id)
+                self._note_full()
+        elif is_received:  # Nobody else ends the dialogue.
+            self._release(packet.packet_id)
+        if not is_received:
             del self._under_way[packet.packet_id]
+            self._owed.discard(packet.packet_id)
             if upstream is not None:
                 self._ids_of.pop((id(upstream), under_way.packet_id), None)
             self._send_waiting()
@@ -93,8 +100,19 @@ class MqttDeliveries:
         if packet_id is None:
             upstream.write(mqtt5.PubCompPacket(packet.packet_id).write())
             return
+        self._release(packet_id)
+
+    def _release(self, packet_id: int) -> None:
         released = mqtt5.PubRelPacket(packet_id)
         self._write(released.write() if self.version == MQTT_5 else as_mqtt311(released))
+        self._owed.discard(packet_id)
+        self._note_full()
+
+    def lose(self, upstream: MqttUpstream) -> None:
+        """Release what a broker that is gone was to release: the client waits for that, and messages for the client."""
+        for packet_id in sorted(self._owed):
+            if self._under_way[packet_id].upstream is upstream:
+                self._release(packet_id)
 
     def _send_waiting(self) -> None:
         while self._waiting and not (self._waiting[0][0].qos.value and len(self._under_way) >= self.receive_max):

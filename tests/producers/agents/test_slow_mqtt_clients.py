@@ -14,6 +14,8 @@ from regraft.producers.agents import mqtt_client_side, mqtt_upstream
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.mqtt_client_side import MqttSession
+from regraft.producers.agents.mqtt_deliveries import MqttDeliveries
+from regraft.producers.agents.mqtt_frames import MQTT_5
 from tests.producers.agents.scripted_brokers import until
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
 
@@ -22,6 +24,7 @@ PIECE = mqtt5.PublishPacket("a", bytes(PIECE_BYTES)).write()
 PIECES = 400  # More than sockets hold of a client that does not read.
 KEPT_BYTES_MAX = 1 << 20
 SHORT_S = 0.2
+AT_LEAST_ONCE = mqtt5.QoS.AT_LEAST_ONCE
 
 
 class Site:
@@ -40,7 +43,7 @@ class Site:
         expiry_s = 60 if is_persistent else 0
         connect = mqtt5.ConnectPacket("c1", keep_alive=keep_alive_s, session_expiry_interval=expiry_s)
         self.writer.write(connect.write())
-        self.writer.write(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("a", max_qos=mqtt5.QoS.AT_LEAST_ONCE)]).write())
+        self.writer.write(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("a", max_qos=AT_LEAST_ONCE)]).write())
         await until(lambda: self.subscribed("b01"))
 
     def subscribed(self, broker: str) -> list[mqtt5.SubscribePacket]:
@@ -115,6 +118,53 @@ def test_a_client_that_answers_again_is_read_for_only_as_fast_as_it_reads() -> N
         assert transport.is_reading()
 
     run(steps)
+
+
+class Upstream:
+    """A connection to a broker that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.is_closing = False
+        self.write = self.got.append
+
+
+def of_qos_2(upstream: Any) -> tuple[MqttDeliveries, list[bytes], list[bool]]:
+    """Return what hands a client one message at a time, after one of QoS 2; what that got, and when it was full."""
+    sent, full = list[bytes](), list[bool]()
+    deliveries = MqttDeliveries(sent.append, full.append)
+    deliveries.version, deliveries.receive_max = MQTT_5, 1
+    deliveries.deliver(mqtt5.PublishPacket("a", b"", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=7), [], upstream)
+    return deliveries, sent, full
+
+
+def test_a_broker_that_is_to_release_a_message_is_read_although_too_much_waits() -> None:
+    """Otherwise the client waits for the release, what waits for the client, and the release for what waits."""
+    upstream: Any = Upstream()
+    deliveries, sent, full = of_qos_2(upstream)
+    for _ in range(2):
+        deliveries.deliver(mqtt5.PublishPacket("b", bytes(KEPT_BYTES_MAX), qos=AT_LEAST_ONCE, packet_id=8), [], None)
+    assert full == [True]
+    deliveries.take_answer(mqtt5.PubRecPacket(1))
+    assert (full, upstream.got) == ([True, False], [mqtt5.PubRecPacket(7).write()])
+    deliveries.take_release(upstream, mqtt5.PubRelPacket(7))
+    assert (full, sent[1:]) == ([True, False, True], [mqtt5.PubRelPacket(1).write()])
+    deliveries.take_answer(mqtt5.PubCompPacket(1))
+    deliveries.take_answer(mqtt5.PubAckPacket(2))
+    assert full == [True, False, True, False]
+    assert len(sent) == 4
+
+
+def test_a_broker_that_dies_before_it_releases_a_message_keeps_no_others_from_the_client() -> None:
+    upstream: Any = Upstream()
+    deliveries, sent, _ = of_qos_2(upstream)
+    deliveries.take_answer(mqtt5.PubRecPacket(1))
+    deliveries.lose(upstream)
+    assert sent[1:] == [mqtt5.PubRelPacket(1).write()]
+    upstream.is_closing = True
+    deliveries.take_answer(mqtt5.PubCompPacket(1))
+    deliveries.deliver(mqtt5.PublishPacket("b", b"", qos=AT_LEAST_ONCE, packet_id=8), [], None)
+    assert len(sent) == 3
 
 
 def test_a_broker_is_not_considered_dead_while_the_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
