@@ -191,8 +191,8 @@ def drain(
 ) -> None:
     """Take brokers out of the overlay: clients move away where possible, without losing anything, then they leave.
 
-    Where clients stay, the command says how many a broker leaves behind and asks whether you accept that. `regraft
-    members readmit` revokes the order.
+    Where clients stay, or neither inventory nor live view can be read here, the command says how many a broker leaves
+    behind and asks whether you accept that. `regraft members readmit` revokes the order.
 
     Example: `regraft members drain b07 --reason "old machine"`.
     """
@@ -200,8 +200,9 @@ def drain(
     members, inventory = _known(settings), settings.controller.inventory_path
     _check(members, OrderKind.DRAIN, brokers, None, is_whole=inventory.exists())
     counts = _subscribers_of(settings)
-    if counts or (inventory.exists() and load_inventory(inventory).clients_stay):
-        _confirm(yes, left_behind_text(brokers, counts) + " Drain?")
+    may_stay = load_inventory(inventory).clients_stay if inventory.exists() else counts is None
+    if counts or may_stay:
+        _confirm(yes, left_behind_text(brokers, counts or {}) + " Drain?")
     done = "{0} is draining; `regraft members list` shows when it has left."
     _order(settings, members, OrderKind.DRAIN, brokers, reason, by, done)
 
@@ -277,16 +278,17 @@ def readmit(
 
 def _movable_text(settings: Settings) -> dict[str, str]:
     """Return by broker how many of its subscribers may move; empty if unknown."""
-    return {broker: f"{movable} of {count}" for broker, (count, movable) in _subscribers_of(settings).items()}
+    counts = _subscribers_of(settings) or {}
+    return {broker: f"{movable} of {count}" for broker, (count, movable) in counts.items()}
 
 
-def _subscribers_of(settings: Settings) -> dict[str, list[int]]:
-    """Return how many subscribers each broker has and how many may move, by the live view; empty if unknown."""
+def _subscribers_of(settings: Settings) -> dict[str, list[int]] | None:
+    """Return how many subscribers each broker has and how many may move; empty if none stays, None if unknown here."""
     from regraft.stages.judge_status import subscribers_of
     from regraft.stages.read_status import find_status
 
     view = find_status(settings).view
-    return {} if view is None else subscribers_of(view)
+    return None if view is None or view.network is None else subscribers_of(view)
 
 
 def _known(settings: Settings) -> dict[str, Member]:

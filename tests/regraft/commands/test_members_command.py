@@ -180,6 +180,21 @@ def test_a_drain_says_how_many_subscribers_stay_and_asks_before_anything_happens
     assert len(desk.orders) == 3
 
 
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_without_an_inventory_a_drain_asks_unless_the_live_view_shows_that_nobody_stays(
+    desk: Desk, tmp_path: Path, is_shown: bool
+) -> None:
+    """On an operator's machine that has neither, clients may stay for all that it can know."""
+    (tmp_path / "inventory.json").unlink()
+    if is_shown:
+        moving = (ShownBroker("b00", 3.0, 0.1, 0, 2, 0.5, 1, 12, None),)
+        (tmp_path / "controller.json").write_bytes(encode_view(view_of(network=ShownNetwork(10_000, (), moving))))
+    found = invoke("drain", "b00", "--reason", "old")
+    assert found.exit_code == (0 if is_shown else 2)
+    assert len(desk.orders) == int(is_shown)
+    assert invoke("drain", "b00", "--yes", "--reason", "old").exit_code == 0
+
+
 @pytest.mark.stack
 def test_members_and_orders_about_them_go_through_kafka(kafka: RunningKafka, tmp_path: Path) -> None:
     """The newest record of a broker is listed, and an order is stored for a controller that starts later."""
