@@ -55,8 +55,10 @@ class NodeWaiting:
 
 def waiting_for(broker: str, *, is_member: bool, is_in_overlay: bool, lost: list[str], has_left: bool = False) -> str:
     """Return what a running node waits for, empty if for nothing; ``lost`` are neighbours that are considered dead."""
+    if has_left and not is_in_overlay:  # Also one that the inventory does not name: only that order brings it back.
+        return LEFT.format(broker=broker)
     if not is_member:
         return ADMITTED.format(broker=broker)
     if not is_in_overlay:
-        return LEFT.format(broker=broker) if has_left else PLAN
+        return PLAN
     return REPAIR.format(peers=", ".join(lost)) if lost else ""

@@ -52,7 +52,8 @@ def test_each_reason_to_wait_has_its_sentence() -> None:
     """A stranger waits for an operator, an outsider for a plan, the neighbour of a lost node for a repair."""
     assert "members add b01" in waiting_for("b01", is_member=False, is_in_overlay=False, lost=[])
     assert "admits this node" in waiting_for("b01", is_member=True, is_in_overlay=False, lost=["b02"])
-    left = waiting_for("b01", is_member=True, is_in_overlay=False, lost=[], has_left=True)
-    assert "members readmit b01" in left
+    for is_member in (True, False):  # The inventory names it, or it has been restarted and asks to join.
+        left = waiting_for("b01", is_member=is_member, is_in_overlay=False, lost=[], has_left=True)
+        assert "members readmit b01" in left
     assert "without the lost b02, b03" in waiting_for("b01", is_member=True, is_in_overlay=True, lost=["b02", "b03"])
     assert waiting_for("b01", is_member=True, is_in_overlay=True, lost=[]) == ""
