@@ -40,7 +40,7 @@ class LeftBehind(AnyOrderTree):
         self.ended: set[tuple[str, str]] = set()  # Publisher, and the broker that has ended its stay.
 
     def _see(self, broker: EmulatedBroker, effect: Any) -> None:
-        if isinstance(effect, ClientDropped):
+        if isinstance(effect, ClientDropped) and effect.is_over:
             self.ended.add((effect.client, broker.name))
         super()._see(broker, effect)
 
