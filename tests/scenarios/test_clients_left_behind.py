@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from regraft.overlay.inventory import Inventory
-from regraft.producers.brokers.broker_messages import ClientDropped
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.brokers.broker_messages import ClientDropped, Notification
 from regraft.producers.emulator.emulated_broker import EmulatedBroker
-from regraft.producers.emulator.judge_losses import HOME_HAS_LEFT
+from regraft.producers.emulator.judge_losses import HOME_HAS_LEFT, LossJudge
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.schemas.command import Command, CommandPhase
 from regraft.schemas.member import MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.virtual_runs.virtual_loop import VirtualLoop
@@ -91,6 +94,28 @@ def test_nothing_of_the_old_epoch_is_lost_to_clients_left_behind(overlay: str, s
     spec = replace(spec, features=tuple(dict.fromkeys((*spec.features, "members"))))
     result = any_order_run.run(spec)
     assert result.failure is None, result.failure
+
+
+@pytest.mark.parametrize("clients_stay", [False, True])
+def test_only_what_an_overlay_without_its_home_carries_is_not_for_a_subscription(clients_stay: bool) -> None:
+    """And only where clients stay: elsewhere a broker that leaves its clients behind has made an error."""
+    line = TreeConfiguration.of(0, "abc", [("a", "b"), ("b", "c")])
+    target = line.replaced(1, [("b", "c")], [], change=BrokerChange(left=frozenset("c")))
+    judge = LossJudge(line, clients_stay=clients_stay)
+    for subscription in "bc":
+        judge.place(f"s-{subscription}", subscription)
+    for phase in (CommandPhase.PREPARE, CommandPhase.ACTIVATE):
+        removed = (("b", "c"),)
+        judge.note_command(
+            Command("p", phase, "c", 0, 1, links_removed=removed, digest=target.digest, brokers_left=("c",))
+        )
+    reasons = {
+        (epoch, subscription): judge.reason_of(Notification("p", 0, 0, "a", epoch, {}, 1), subscription)
+        for epoch in (0, 1)
+        for subscription in ("s-b", "s-c")
+    }
+    assert reasons.pop((1, "s-c")) == (HOME_HAS_LEFT if clients_stay else None)
+    assert not any(reasons.values())
 
 
 def test_a_drain_where_clients_stay_ends_with_one_plan_that_names_their_number() -> None:

@@ -13,7 +13,10 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ClientDropped,
     Confirmed,
+    End,
+    Notification,
     SubscribeRequest,
+    Unadvertise,
 )
 from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import ALL, StepByStep
@@ -65,6 +68,9 @@ def test_everything_of_the_old_epoch_reaches_the_clients_left_behind(line: StepB
     line.publish("a", "p-a", symbol="A")
     line.command("c", CommandPhase.ACTIVATE, WITHOUT_C)
     assert dropped_at_c(line) == [ClientDropped("p-c", 0, is_over=True)]
+    published, bundle = line.links["c", "b"]
+    assert isinstance(published, Notification)
+    assert [type(message) for message in bundle.messages] == [Unadvertise, End]
     line.publish("c", "p-c", symbol="A")  # Too late.
     for broker in "ab":
         line.command(broker, CommandPhase.ACTIVATE, WITHOUT_C)
