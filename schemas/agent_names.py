@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 AGENT_NAME_LENGTH_MAX = 40
 GROUP_PREFIX = "regraft-agent."
-ORDERS, PRIVATE = "_REGRAFT.agent.", "_REGRAFT.to."
+ORDERS = "_REGRAFT.agent."  # Where agents write notes; nodes of 0.3.0, too.
+PRIVATE = "_REGRAFT.to."  # Where nodes write notes to agents, and hand over messages for one subscription alone.
 PUBLISHER_HEADER = b"Regraft-Publisher"  # Of messages whose publisher is not the broker.
 PUBLISHER_PREFIX = ".p."  # Behind a node's incarnation, in the name of a publisher that a header names.
 ALL_AGENTS = f"{ORDERS}all"  # Where a node reaches every agent; no client has this name.

@@ -17,6 +17,7 @@ import mqtt5
 
 from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
 from regraft.producers.agents.mqtt_broker_side import MqttBrokerSide
+from regraft.producers.agents.mqtt_client_facts import NOT_FOR_CLIENTS
 from regraft.producers.agents.mqtt_frames import (
     FAILED,
     MQTT_5,
@@ -182,7 +183,12 @@ class MqttSession(MqttBrokerSide):
             reason = self.client.take_connect(connect_of(frame, version), version)
             self.deliveries.version, self.deliveries.receive_max = version, self.client.connect.receive_max
             self._end_if_silent(1.5 * self.client.connect.keep_alive)
-        if reason and self._transport is not None:
+        will = self.client.connect.will
+        if will is not None and will.topic.startswith(NOT_FOR_CLIENTS):
+            self.count("own_subject")
+            self.write_packet(mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED))
+            self.end(f"its will is for agents: {will.topic[:80]}")
+        elif reason and self._transport is not None:
             self.client.stay(reason)
             self.note_staying(reason)
             self._raw = RawPipe(self._transport, self.end)
