@@ -55,7 +55,7 @@ class _Pipe:
 
     def __init__(self) -> None:
         self.written = b""
-        self.is_closed = False
+        self.is_closed = self.is_paused = False
 
     def write(self, data: bytes) -> None:
         self.written = data
@@ -66,9 +66,14 @@ class _Pipe:
     def close(self) -> None:
         self.is_closed = True
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def is_reading(self) -> bool:
+        return not (self.is_closed or self.is_paused)
 
 
 class _Session(MqttSession):
