@@ -112,10 +112,6 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def check_timestamps(settings: StreamingSettings) -> None:
     """Raise StreamingJobError if senders set telemetry's timestamps: clocks must be compared with Kafka's own.
 
@@ -134,3 +130,7 @@ def check_timestamps(settings: StreamingSettings) -> None:
                 f"wrong clock cannot be detected: alter it ({hint}), or set streaming.create_time for a replay",
                 EXIT_REFUSED,
             )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -163,6 +163,17 @@ def test_no_module_only_reexports_names() -> None:
     assert not found
 
 
+def test_programs_start_behind_all_that_they_define() -> None:
+    """A module that runs as a program has not yet defined what follows its start; imported, it has."""
+    found = [
+        str(path.relative_to(ROOT))
+        for path in _files(*CODE)
+        for node in _tree(path).body[:-1]
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+    ]
+    assert not found
+
+
 def _code_lines(node: ast.AST, lines: list[str]) -> int:
     """Return the number of lines of code: not docstring, comment or blank."""
     first, last = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]

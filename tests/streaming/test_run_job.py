@@ -626,7 +626,7 @@ def test_spark_submit_runs_the_same_job_through_deaths_of_its_driver(job: Stream
     armed = Armed(tmp_path / "armed")
     armed.directory.mkdir()
     for point in (DRIVER_BEFORE, DRIVER_AFTER, ""):
-        with submitted_job(job, tmp_path, "local[2]", armed=armed.directory) as process:
+        with submitted_job(job, tmp_path, "local[2]", armed=armed.directory if point else None) as process:
             if point:
                 armed.arm(point)
             send(job, beats(range(sent, sent + 10), begin_ms))
