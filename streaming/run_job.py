@@ -25,6 +25,7 @@ from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.decide_closing import ClosingRule, has_uncommitted_batch, starting_rule
+from regraft.streaming.explain_java import java_explained
 from regraft.streaming.find_losses import TopicRecreatedError, check_same_topics, find_losses, loss_event
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
@@ -33,7 +34,7 @@ from regraft.streaming.measure_backlog import batch_records_max, records_behind,
 from regraft.streaming.open_checkpoint import CheckpointMismatchError, archive_checkpoint, open_checkpoint
 from regraft.streaming.pace_batches import BatchHold
 from regraft.streaming.progress_listener import ProgressListener, batch_began_ms, observed_counts
-from regraft.streaming.size_job import heap_of, heaps_of, log_size, memory_error
+from regraft.streaming.size_job import heaps_of, log_size
 from regraft.streaming.source_topics import Offsets, known_brokers, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
@@ -93,11 +94,15 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     """Run until ``stop`` is set, then finish the current micro-batch; return the last status.
 
     After a crash at any point, a restart suffices: the last micro-batch writes the same keys with the same rows. The
-    caller checks first whose clock sets timestamps (:mod:`streaming.submit_job`). Raises StreamingJobError, and
-    MetricsPortError if the metrics port is in use.
+    caller checks first whose clock sets timestamps. Raises StreamingJobError; MetricsPortError if its port is in use.
     """
     if errors := settings.errors():
         raise StreamingJobError("; ".join(errors), EXIT_REFUSED)
+    with java_explained(settings, spark):
+        return _run(spark, settings, stop)
+
+
+def _run(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
     conf = spark.sparkContext.getConf()
     if open_rpc := rpc_error(conf.get("spark.master") or "", conf.get, settings.security):
         raise StreamingJobError(open_rpc, EXIT_REFUSED)
@@ -107,7 +112,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise unwritable(error, settings) from error
-    metrics, health, heap = JobMetrics(), JobHealth(settings.silence_ms_max / 1_000), heap_of(spark)
+    metrics, health = JobMetrics(), JobHealth(settings.silence_ms_max / 1_000)
     log_size(settings, len(known_brokers(settings)), batch_records_max(settings), heaps_of(spark))
     with ExitStack() as held:
         if settings.metrics_port is not None:
@@ -126,10 +131,6 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         except TopicRecreatedError as error:
             archive_checkpoint(settings)
             raise StreamingJobError(str(error), EXIT_TOPIC_LOST) from error
-        except (StreamingJobError, Py4JError, OSError) as error:
-            if explained := memory_error(error, heap, settings):
-                raise explained from error
-            raise
         return job.status
 
 

@@ -59,18 +59,22 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
     from regraft.infra.local.spark_session import end_session
     from regraft.stages.start_spark import start_spark
+    from regraft.streaming.explain_java import java_explained
     from regraft.streaming.job_errors import StreamingJobError
     from regraft.streaming.run_job import run_job
 
-    spark = start_spark(settings, stop)
+    spark = None
     try:
+        with java_explained(settings.streaming):
+            spark = start_spark(settings, stop)
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
         log.error("stage_cannot_continue", stage="stream", reason=str(error))
         _print_reason(str(error))
         return error.exit_code
     finally:
-        end_session(spark)
+        if spark is not None:
+            end_session(spark)
     return EXIT_OK
 
 
