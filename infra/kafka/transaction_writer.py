@@ -43,6 +43,7 @@ class TransactionWriter:
         self._is_open = False
         self._is_filled = False
         self._must_abort = False
+        self._abort_since_s = 0.0
         self._is_initialised = False
         self._stored_s = time.monotonic()
         self.failures = 0
@@ -77,7 +78,7 @@ class TransactionWriter:
                 self._is_filled = True
             self._producer.commit_transaction(CALL_S)
         except BufferError as error:
-            self._must_abort = True
+            self._note_abort()
             self._count_failure(str(error))
             return False
         except KafkaException as error:
@@ -105,14 +106,20 @@ class TransactionWriter:
         """Log a failure, and choose how to continue: retry the commit, abort, or raise WriterLostError."""
         cause: KafkaError = error.args[0]
         self._count_failure(cause.str())
-        if cause.fatal():
-            was_away = time.monotonic() - self._stored_s > TRANSACTION_MS / 1000
-            # After this time Kafka itself aborts an open transaction.
+        now_s, allowed_s = time.monotonic(), TRANSACTION_MS / 1000  # Then Kafka itself aborts an open transaction.
+        was_away = now_s - self._stored_s > allowed_s
+        # A producer that cannot abort for so long may hang in its next transaction, although Kafka is back.
+        if cause.fatal() or (self._must_abort and now_s - self._abort_since_s > allowed_s):
             raise WriterLostError(cause.str(), is_taken_over=cause.code() in FENCED and not was_away) from error
         # A commit without an answer is repeated; a transaction that was only partly filled is aborted. So is an abort
         # without one: while it is under way, a commit is refused as long as it is tried.
         is_commit_open = self._is_filled and cause.retriable() and not cause.txn_requires_abort()
-        self._must_abort = self._must_abort or (self._is_open and not is_commit_open)
+        if self._is_open and not is_commit_open:
+            self._note_abort()
+
+    def _note_abort(self) -> None:
+        self._abort_since_s = self._abort_since_s if self._must_abort else time.monotonic()
+        self._must_abort = True
 
     def _count_failure(self, reason: str) -> None:
         self.failures += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from regraft.infra.kafka import transaction_writer
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.infra.kafka.transaction_writer import TransactionWriter
+from regraft.infra.kafka.transaction_writer import TransactionWriter, WriterLostError
 
 SLOW = KafkaError(KafkaError._TIMED_OUT, "retry call to resume", retriable=True)
 BROKEN = KafkaError(KafkaError.INVALID_TXN_STATE, "the transaction is lost", txn_requires_abort=True)
@@ -68,6 +69,22 @@ def test_an_abort_that_takes_long_is_waited_for(monkeypatch: pytest.MonkeyPatch)
     producer = SlowProducer(commits=[SLOW, BROKEN], aborts=[SLOW, SLOW])
     assert commit_until_stored(writer_of(monkeypatch, producer)) == 5
     assert producer.calls == ["begin", "commit", "commit", "abort", "abort", "abort", "begin", "commit"]
+
+
+def test_a_writer_that_cannot_abort_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an outage in which its abort had no answer, librdkafka may hang in the next transaction for ever."""
+    clock_s = [0.0]
+    monkeypatch.setattr(transaction_writer, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
+    writer = writer_of(monkeypatch, SlowProducer(commits=[BROKEN], aborts=[SLOW, SLOW, SLOW]))
+    clock_s[0] = 1_000.0  # How long ago it last wrote is no matter.
+    assert not writer.commit(lambda _: None)
+    assert not writer.commit(lambda _: None)
+    clock_s[0] += transaction_writer.TRANSACTION_MS / 1_000 - 0.1
+    assert not writer.commit(lambda _: None)
+    clock_s[0] += 0.2
+    with pytest.raises(WriterLostError) as lost:
+        writer.commit(lambda _: None)
+    assert not lost.value.is_taken_over
 
 
 def test_a_commit_that_takes_long_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
