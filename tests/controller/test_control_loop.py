@@ -476,6 +476,19 @@ def test_stale_windows_are_refused() -> None:
     assert "the limit is 5000 ms" in text
 
 
+def test_of_windows_that_come_late_together_only_the_newest_is_decided_on() -> None:
+    """After an outage of Kafka, all windows since then close at once; the old ones are history, not the present."""
+    overlay = overlay_of()
+    overlay.now_ms = 12_250
+    for start_ms in range(0, 12_000, WINDOW_MS):
+        overlay.write_window(start_ms)
+    overlay.tick()
+    (plan,) = overlay.plans
+    assert plan.window_end_ms == 12_000
+    assert overlay.ports.view.shown.last_decision.window_end_ms == 12_000
+    assert overlay.events_of(EventKind.WINDOW_STALE) == []
+
+
 def test_old_windows_before_a_gap_do_not_count() -> None:
     """After a long silence the horizon starts again, so a single window with few notifications starts no plan."""
     overlay = ScriptedOverlay(INVENTORY, lambda start_ms: far_ends(0)[:3], settings_of())

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.close_windows import JoinedWindow
@@ -22,6 +23,7 @@ from regraft.streaming.write_state import StateWriter
 
 WORKER_BEFORE, WORKER_BETWEEN, WORKER_AFTER = "worker before rows", "worker between rows", "worker before its report"
 DRIVER_BEFORE, DRIVER_AFTER = "driver before markers", "driver after markers"
+JAVA_BEFORE = "java before markers"
 KAFKA_ROWS, KAFKA_MARKER = "kafka while rows", "kafka while marker"
 IN_FLIGHT_S = 0.2  # A Kafka suspended for this long holds requests that it has not processed when it is killed.
 
@@ -87,6 +89,8 @@ def killing_markers(armed: Armed) -> Callable[[StateWriter, Sequence[JoinedWindo
             os.killpg(os.getpgid(0), signal.SIGKILL)  # With its Java and its workers, as if the machine ended.
         if kafka_pid := armed.claim(KAFKA_MARKER):
             armed.kill_kafka(kafka_pid)
+        if armed.claim(JAVA_BEFORE):
+            SparkContext._gateway.proc.kill()  # type: ignore[union-attr]
         write_windows(writer, windows)
         if armed.claim(DRIVER_AFTER):
             os.kill(os.getpid(), signal.SIGKILL)
