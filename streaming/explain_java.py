@@ -43,7 +43,7 @@ def java_error(error: BaseException, heap: str, settings: StreamingSettings) -> 
     """Return an error of one sentence if Java ran out of memory or has ended; None if it still runs."""
     texts = str(error), str(error.__cause__ or "")
     is_out_of_memory = any(sign in text for sign in OUT_OF_MEMORY for text in texts)
-    # An error with another code has a cause of its own, and Java need not be about to end.
+    # An error with another code has its own cause, and Java need not be about to end.
     is_own = isinstance(error, StreamingJobError) and error.exit_code != EXIT_FAILED
     code = None if is_out_of_memory else _exit_code(0.0 if is_own else END_S_MAX)
     if is_out_of_memory or code == EXIT_OUT_OF_MEMORY:

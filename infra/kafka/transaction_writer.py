@@ -108,7 +108,7 @@ class TransactionWriter:
         self._count_failure(cause.str())
         now_s, allowed_s = time.monotonic(), TRANSACTION_MS / 1000  # Then Kafka itself aborts an open transaction.
         was_away = now_s - self._stored_s > allowed_s
-        # A producer that cannot abort for so long may hang in its next transaction, although Kafka is back.
+        # A producer that could not abort by then may hang in its next transaction, although Kafka is back.
         if cause.fatal() or (self._must_abort and now_s - self._abort_since_s > allowed_s):
             raise WriterLostError(cause.str(), is_taken_over=cause.code() in FENCED and not was_away) from error
         # A commit without an answer is repeated; a transaction that was only partly filled is aborted. So is an abort

@@ -72,7 +72,7 @@ def test_an_abort_that_takes_long_is_waited_for(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_writer_that_cannot_abort_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an outage in which its abort had no answer, librdkafka may hang in the next transaction for ever."""
+    """After an outage in which its abort had no answer, librdkafka may hang in the next transaction forever."""
     clock_s = [0.0]
     monkeypatch.setattr(transaction_writer, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
     writer = writer_of(monkeypatch, SlowProducer(commits=[BROKEN], aborts=[SLOW, SLOW, SLOW]))

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.stack]
 __all__ = ["job"]  # The fixture.
 
 BROKERS, PUBLISHERS, AT_ONCE_S = 6, 4, 4
-STILL, STILL_S = "kafka stands still", 2.5  # Two windows; Kafka's session with itself lasts 4 s.
+STILL, STILL_S = "kafka suspended", 2.5  # Two windows; Kafka's session with itself lasts 4 s.
 
 
 def batches_at(seconds: range, begin_ms: int) -> list[tuple[str, bytes]]:
@@ -117,7 +117,7 @@ def written_undisturbed(spark: SparkSession, job: StreamingSettings, until_ms: i
 def test_a_kill_during_a_micro_batch_changes_no_byte(
     spark: SparkSession, job: StreamingSettings, kafka: RunningKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Python worker before, between and after its rows, Kafka during rows and markers, and one that stands still."""
+    """A Python worker before, between and after its rows, Kafka during rows and markers, and a suspended Kafka."""
     job = dataclasses.replace(known_brokers_of(job), write_timeout_ms=60_000)
     begin_ms, sent = (int(time.time()) - 100) * 1_000, 0
     armed = Armed(tmp_path / "armed")
