@@ -53,6 +53,8 @@ def test_a_drained_node_ends_its_clients_and_takes_nothing_from_others(
         await asyncio.sleep(0.3)
         stop.set()
         await publishing
+        while len(site.ledger.came[DRAINED, DRAINED]) < site.published[DRAINED]:
+            await asyncio.sleep(0.02)
         await site.all_there(others)
         assert site.ledger.account(site.owed(others) | crossed(site, others, before)).total() == 0
         assert not site.fleet.nodes[DRAINED].core.takes_clients
