@@ -16,7 +16,7 @@ WAIT_S_MAX = 60.0
 # Below those that the system gives to outgoing connections: between the choice of a port and its use, such a connection
 # could take it. Each process of the tests has its own.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_PORTS = itertools.cycle(range(11_000 + 5_000 * (_WORKER % 4), 16_000 + 5_000 * (_WORKER % 4)))
+_PORTS = itertools.cycle(range(11_000 + 2_500 * (_WORKER % 8), 13_500 + 2_500 * (_WORKER % 8)))
 
 
 def free_port() -> int:
