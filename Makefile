@@ -58,14 +58,11 @@ WITH_SPARK = $(LONGEST) $$(grep -rlE 'mark\.spark' tests --include='test_*.py' |
 # Some of these tests wait: with a worker more than there are cores, none of the cores is idle.
 WORKERS = $$($(BIN)/python -c "import os; print((os.cpu_count() or 1) + 1)")
 
-# These wait most of the time; there are ports for eight workers (tests/producers/nodes/server_process.py).
-SERVER_WORKERS = $$($(BIN)/python -c "import os; print(min(8, 2 * (os.cpu_count() or 1) + 1))")
-
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
 	@rm -f $(SKIPS_FILE)
 	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n $(WORKERS) --dist worksteal
-	$(BIN)/python -m pytest -m "stack and not spark" -n $(SERVER_WORKERS) --dist loadfile $(WITH_SERVERS)
+	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile $(WITH_SERVERS)
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder $(WITH_SPARK)
 
 test-lab: dev ## Run the tests of the lab: the papers' evaluations and their yardsticks
