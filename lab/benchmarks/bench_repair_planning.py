@@ -139,7 +139,7 @@ def tree_scene(size: int, seed: int) -> Scene:
         sets = workload.published_sets(names, workload.first_id_at(begin), workload.first_id_at(end), WINDOW_TICKS)
         columns = tuple((name, 1000 * place + column) for name, column in sets.columns)  # No two windows share any.
         named = replace(sets, columns=columns)
-        _ = named.planes  # In a live controller earlier decisions have merged these already.
+        _ = named.distinct  # In a live controller earlier decisions have merged these already.
         windows.append(ClosedWindow(begin, end, named, epoch_min=0, epoch_max=0, homes=workload.homes(names)))
     return Scene(TreeKind(inventory, DEGREE_MAX), tree, tuple(windows))
 

@@ -117,7 +117,7 @@ class _Overlay:
         sets = DeliverySets(fresh.brokers, fresh.columns, fresh.words, fresh.span_s, fresh.delivered)
         newest = replace(horizon[-1], sets=sets)
         for window in horizon[:-1]:
-            _ = window.sets.planes  # In a live controller earlier decisions have merged these already.
+            _ = window.sets.distinct  # In a live controller earlier decisions have merged these already.
         before = TreeConfiguration(0, tree.brokers, tree.links)
         begin = time.process_time()
         state = TreeState(before, self.inventory, (*horizon[:-1], newest))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.derived_values import derived_value
-from regraft.overlay.sets.distinct_sets import Counts, digit_planes, distinct_sets
+from regraft.overlay.sets.distinct_sets import Counts, distinct_sets
 from regraft.schemas.arrays import Words
 
 ALL_BITS = (1 << 64) - 1
@@ -199,11 +199,6 @@ class DeliverySets:
         rows = rows.copy()
         rows[:, -1] >>= np.uint64(1)
         return names, rows, counts
-
-    @cached_property
-    def planes(self) -> tuple[Words, Counts]:
-        """``distinct`` as bits by broker with the weight of each word (:func:`digit_planes`); computed on first use."""
-        return digit_planes(*self.distinct, len(self.brokers))
 
     @property
     def notification_count(self) -> int:
