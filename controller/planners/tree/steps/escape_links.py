@@ -47,11 +47,8 @@ def anneal(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | 
     at. ``costs`` needs kernels and at least two links. Cost O(path * words) for a try, of which there are as many as
     the budget of words allows, at most ``TRIES_PER_PAIR`` for each pair of brokers. Deterministic for a seed.
     """
-    brokers, length_s, by_span = (
-        len(costs.inventory.brokers),
-        float(costs.sets.spans_s.sum()),
-        costs.weighted.whole_weights,
-    )
+    brokers, by_span = len(costs.inventory.brokers), costs.weighted.whole_weights
+    length_s = float(costs.sets.spans_s.sum())
     if costs.kernels is None or by_span is None:
         raise ValueError("links are annealed by compiled loops only, and these costs have none")
     caps_per_s = np.full(brokers, np.inf) if search.load_max_per_s is None else search.load_max_per_s
