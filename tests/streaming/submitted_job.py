@@ -66,6 +66,20 @@ def running(
             process.wait(10)
 
 
+def stage_command(program: Sequence[str], job: StreamingSettings, run_dir: Path, **more: object) -> list[str]:
+    """Return the command of ``regraft stage stream`` by a program, with ``more`` settings of Spark."""
+    given = {
+        "kafka.bootstrap": job.bootstrap,
+        "kafka.namespace": job.namespace,
+        "run.directory": run_dir,
+        "streaming.window_ms": job.window_ms,
+        "streaming.grace_ms": job.grace_ms,
+        **{f"spark.{name}": value for name, value in more.items()},
+    }
+    settings = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    return [*program, "stage", "stream", *settings]
+
+
 def ask_to_stop(process: subprocess.Popen[bytes]) -> None:
     """Ask the program itself to stop; the JVM around it ends with the program's exit code."""
     for child in psutil.Process(process.pid).children(recursive=True):

@@ -33,7 +33,7 @@ from tests.streaming.kill_parts import (
     Armed,
     kill_where_armed,
 )
-from tests.streaming.submitted_job import ROOT, running
+from tests.streaming.submitted_job import ROOT, running, stage_command
 from tests.streaming.test_run_job import Running, job, known_brokers_of, send, wait_status
 from tests.wait_until import PATIENCE_S, wait_until
 
@@ -150,16 +150,8 @@ def test_a_kill_during_a_micro_batch_changes_no_byte(
 @contextmanager
 def staged(job: StreamingSettings, run_dir: Path, armed: Armed) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``regraft stage stream`` in local mode, killed where armed, with its log in ``run_dir/log``."""
-    given = {
-        "kafka.bootstrap": job.bootstrap,
-        "kafka.namespace": job.namespace,
-        "run.directory": run_dir,
-        "spark.driver_memory_mb": 512,
-        "streaming.window_ms": job.window_ms,
-        "streaming.grace_ms": job.grace_ms,
-    }
-    command = [sys.executable, str(Path(__file__).with_name("killed_stage.py")), "stage", "stream"]
-    command += [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    program = [sys.executable, str(Path(__file__).with_name("killed_stage.py"))]
+    command = stage_command(program, job, run_dir, driver_memory_mb=512)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "ARMED": str(armed.directory)}
     with running(command, run_dir, environment) as process:
         yield process

@@ -16,7 +16,7 @@ import pytest
 from regraft.infra.local.spark_cluster import secret_file_of, start_spark_cluster
 from regraft.infra.local.supervise import Supervisor
 from regraft.streaming.streaming_settings import StreamingSettings
-from tests.streaming.submitted_job import running
+from tests.streaming.submitted_job import running, stage_command
 from tests.streaming.test_run_job import beats, check_windows, job, known_brokers_of, send, wait_status
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
@@ -30,19 +30,11 @@ MEMORY_MB = 512
 @contextmanager
 def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``regraft stage stream`` with its log in ``run_dir/log``; it is killed at the end if it still runs."""
-    given = {
-        "kafka.bootstrap": job.bootstrap,
-        "kafka.namespace": job.namespace,
-        "run.directory": run_dir,
-        "spark.driver_memory_mb": MEMORY_MB,
-        "spark.executor_memory_mb": MEMORY_MB,
-        "spark.secret_file": secret_file_of(run_dir.parent),
-        "streaming.window_ms": job.window_ms,
-        "streaming.grace_ms": job.grace_ms,
-    }
-    command = [sys.executable, "-m", "regraft", "stage", "stream", "--master", master]
-    command += [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    with running(command, run_dir) as process:
+    command = stage_command(
+        [sys.executable, "-m", "regraft"], job, run_dir,
+        driver_memory_mb=MEMORY_MB, executor_memory_mb=MEMORY_MB, secret_file=secret_file_of(run_dir.parent),
+    )  # fmt: skip
+    with running([*command, "--master", master], run_dir) as process:
         yield process
 
 
