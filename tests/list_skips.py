@@ -83,9 +83,10 @@ class SkipList:
         """Print the list, after those of earlier runs in the same file."""
         lines, errors = judge_skips(self.reasons, self.known)
         if self.file is not None:
-            lines = [*(self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []), *lines]
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            with self.file.open("a", encoding="utf-8") as file:  # Two runs may end at the same time.
+                file.write("".join(f"{line}\n" for line in lines))
+            lines = self.file.read_text(encoding="utf-8").splitlines()
         if lines or self.file is not None:
             terminalreporter.section("skipped, as something is missing here")
             terminalreporter.write_line("\n".join(lines) or "nothing")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Self
@@ -13,10 +15,24 @@ from typing import Self
 WAIT_S_MAX = 60.0
 
 
-# Below those that the system gives to outgoing connections: between the choice of a port and its use, such a connection
-# could take it. Each process of the tests has its own.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_PORTS = itertools.cycle(range(11_000 + 2_500 * (_WORKER % 8), 13_500 + 2_500 * (_WORKER % 8)))
+def _reserve_ports() -> range:
+    """Return ports that no other process of tests has, of this run or another, until this one ends.
+
+    They are below those that the system gives to outgoing connections: between the choice of a port and its use, such a
+    connection could take it.
+    """
+    for start in range(11_000, 31_000, 1_000):
+        lock = os.open(Path(tempfile.gettempdir(), f"regraft-test-ports-{os.getuid()}-{start}"), os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return range(start, start + 1_000)
+    raise AssertionError("20 processes of tests have all ports between 11,000 and 31,000: end one of the runs.")
+
+
+_PORTS = itertools.cycle(_reserve_ports())
 
 
 def free_port() -> int:
@@ -25,7 +41,7 @@ def free_port() -> int:
         with socket.socket() as found:
             try:
                 found.bind(("127.0.0.1", port))
-            except OSError:  # Another run of the tests has it.
+            except OSError:  # A server that is none of the tests' has it.
                 continue
             return port
 
