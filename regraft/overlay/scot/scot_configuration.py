@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import msgspec
-import networkx as nx
 
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link, link
 from regraft.overlay.scot.scot_slots import (
@@ -73,7 +72,7 @@ class ScotConfiguration:
             if len(clusters) > 1:
                 raise OverlayShapeError(f"{broker} is in clusters {sorted(clusters)}: a broker is in one")
             held = {str(region) for region, _ in slots}
-            if not nx.is_connected(self.shape.tree.subgraph(held)):
+            if not self.shape.are_linked(held):
                 raise OverlayShapeError(f"{broker} is in regions {sorted(held)}: regions that it joins must be linked")
 
     @cached_property
@@ -159,7 +158,7 @@ class ScotConfiguration:
         cluster = self.slot_of[target_broker][1]
         entry, target = self.slot_of[source_broker][0], self.slot_of[target_broker][0]
         route = [source_broker]
-        for region in nx.shortest_path(self.shape.tree, str(entry), str(target)):
+        for region in self.shape.path(str(entry), str(target)):
             holder = self.regions[int(region)][cluster]
             if holder != route[-1]:
                 route.append(holder)

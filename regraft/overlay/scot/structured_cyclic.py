@@ -7,13 +7,14 @@ belong here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import networkx as nx
+if TYPE_CHECKING:
+    import networkx as nx  # At run time only where it is used: it takes 20 MB, and most brokers are in other overlays.
 
 CLUSTERS_MIN = 1
 
@@ -61,6 +62,18 @@ class StructuredCyclicOverlay:
             for one, other in combinations(range(self.cluster_count), 2):
                 yield ScotBroker(region, one), ScotBroker(region, other)
 
+    def are_linked(self, regions: Collection[str]) -> bool:
+        """Return True if some regions are connected by links between them."""
+        import networkx as nx
+
+        return bool(nx.is_connected(self.tree.subgraph(regions)))
+
+    def path(self, region: str, other: str) -> list[str]:
+        """Return the regions on the way from one to another, both included."""
+        import networkx as nx
+
+        return list(nx.shortest_path(self.tree, region, other))
+
     def primary_neighbours(self, broker: ScotBroker) -> list[ScotBroker]:
         """Return the neighbours in the broker's cluster, by region."""
         return [ScotBroker(region, broker.cluster) for region in sorted(self.tree.neighbors(broker.region))]
@@ -76,6 +89,8 @@ def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> S
 
     Raises OverlayShapeError if the links are not such a tree, one is given twice, or there are too few clusters.
     """
+    import networkx as nx
+
     tree: nx.Graph[str] = nx.Graph()
     for one, other in tree_links:
         if tree.has_edge(one, other):
@@ -85,6 +100,8 @@ def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> S
 
 
 def _check(tree: nx.Graph[str], cluster_count: int) -> None:
+    import networkx as nx
+
     if cluster_count < CLUSTERS_MIN:
         raise OverlayShapeError(f"{cluster_count} clusters are too few for an overlay: at least {CLUSTERS_MIN}")
     if not tree:
