@@ -7,6 +7,7 @@ from collections import Counter
 from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.agents.agent import Agent
+from regraft.producers.agents.stay_reasons import StayReason
 
 SILENCE_S_MAX = 10.0
 
@@ -19,7 +20,9 @@ class AgentMetrics:
         self.registry = self.stage.registry
         gauge = self.stage.gauge
         self._clients = gauge("clients", "Clients that publish at a broker now.", ["broker"])
-        self._staying = gauge("clients_staying", "Clients that no plan can move.")
+        self._staying = gauge(
+            "clients_staying", "Clients that no plan can move, or nothing that they subscribe, by why.", ["reason"]
+        )
         self._moving = gauge("subscriptions_moving", "Subscriptions that a plan is moving.")
         self._events = gauge(
             "events", "Since the start: clients, moves, brokers lost, and what was refused or given up.", ["what"]
@@ -31,7 +34,9 @@ class AgentMetrics:
         self._clients.clear()
         for broker, count in Counter(session.homes.home for session in sessions).items():
             self._clients.labels(broker).set(count)
-        self._staying.set(sum(bool(session.client.stays_because) for session in sessions))
+        reasons = Counter(session.client.stays_partly for session in sessions)
+        for reason in StayReason:
+            self._staying.labels(reason.label).set(reasons[reason])
         self._moving.set(sum(len(session.moves.moving) for session in sessions))
         for what, count in agent.counts.items():
             self._events.labels(what).set(count)

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from regraft.producers.agents.broker_address import BrokerAddress
+from regraft.producers.agents.stay_reasons import StayReason
 from regraft.schemas.agent_note import AgentNote
 
 
@@ -43,11 +44,16 @@ class Subscription(Protocol):
 
 
 class Client(Protocol):
-    """What is known of the client; ``stays_because`` is "" if it may move."""
+    """What is known of the client; ``stays_because`` is None if it may move."""
 
     name: str
-    stays_because: str
+    stays_because: StayReason | None
     has_published: bool
+
+    @property
+    def stays_partly(self) -> StayReason | None:
+        """Why the client may not move, or nothing that it subscribes."""
+        ...
 
     @property
     def subscriptions(self) -> Mapping[Any, Subscription]:

@@ -15,6 +15,8 @@ from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_homes import ClientHomes
 from regraft.producers.agents.client_moves import ClientMoves
 from regraft.producers.agents.client_publishing import ClientPublishing
+from regraft.producers.agents.stay_reasons import StayReason
+from regraft.schemas.agent_note import AgentNote, NoteKind
 
 log = structlog.get_logger(__name__)
 
@@ -124,10 +126,20 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
             log.error("client_failed", client=self.name, error=repr(task.exception()))
             self.end("the agent has failed here")
 
-    def note_staying(self, reason: str) -> None:
-        """Count and log that no plan can move the client."""
-        log.info("client_stays", client=self.name, broker=self.homes.home, reason=reason)
+    def stay(self, reason: StayReason, detail: str = "") -> None:
+        """Note that no plan can move the client, and let nodes know that may have it as one that may."""
+        if self.client.stays_because is not None:
+            return
+        self.client.stays_because = reason
+        log.info("client_stays", client=self.name, broker=self.homes.home, reason=reason, detail=detail)
         self.counts["clients_that_stay"] += 1
+        for broker, upstream in self.homes.upstreams.items():
+            if upstream.is_ready:
+                self.write_note(broker, AgentNote(NoteKind.STAYS))
+
+    def write_note(self, broker: str, note: AgentNote) -> None:
+        """Send a note to the node of a broker, through the broker."""
+        raise NotImplementedError
 
     def end_unreached(self, reasons: Sequence[str]) -> None:
         """End the client: no broker can be reached, for these reasons."""

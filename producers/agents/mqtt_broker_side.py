@@ -29,13 +29,13 @@ from regraft.producers.agents.mqtt_client_facts import (
 from regraft.producers.agents.mqtt_deliveries import MqttDeliveries, with_fields
 from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, as_mqtt311, user_property, with_property
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
+from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.agents.write_soon import SoonWriter
 from regraft.producers.nodes.mqtt.mqtt_topics import subject_of
 from regraft.schemas.agent_names import PUBLISHER_HEADER
 from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
 
 GRANTED_S_MAX = 10.0
-REFUSED = "its broker refuses what agents need"
 DIGITS_MAX = 12  # Of a number of a subscription.
 UNKNOWN_HOME = "?"
 
@@ -87,18 +87,10 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def _note_own(self, answer: Answer | None) -> bool:
         if isinstance(answer, mqtt5.SubAckPacket) and not _are_granted(answer):
-            self.stay(REFUSED)
+            self.stay(StayReason.RIGHTS)
         if isinstance(answer, mqtt5.PubAckPacket) and answer.reason_code.value >= FAILED:
-            self.stay(REFUSED)
+            self.stay(StayReason.RIGHTS)
         return True
-
-    def stay(self, reason: str) -> None:
-        """Note that no plan can move the client, and let nodes know if they have it as one that may."""
-        if not self.client.stay(reason):
-            return
-        self.note_staying(reason)
-        for broker in self.homes.upstreams:
-            self.write_note(broker, AgentNote(NoteKind.STAYS))
 
     def new_upstream(self, address: BrokerAddress) -> MqttUpstream:
         """Return a connection to a broker that is not open."""
@@ -114,7 +106,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
             return
         waiting = asyncio.gather(*(self._is_granted(upstream, *each) for each in self._own_filters()))
         if not all(await waiting):
-            raise UpstreamError(f"{upstream.broker}: {REFUSED}")
+            raise UpstreamError(f"{upstream.broker}: {StayReason.RIGHTS}")
 
     async def _is_granted(self, upstream: MqttUpstream, number: int, patterns: list[str]) -> bool:
         granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

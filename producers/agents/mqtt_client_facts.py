@@ -12,6 +12,7 @@ import mqtt5
 
 from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311
 from regraft.producers.agents.mqtt_upstream import KEEP_ALIVE_S
+from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
 from regraft.schemas.agent_names import ALL_AGENTS, ORDERS, PRIVATE
 from regraft.schemas.agent_note import NOTE_BYTES_MAX, TEXT_LENGTH_MAX, AgentNote, NoteKind
@@ -49,7 +50,7 @@ class MqttSubscription:
 
 @dataclass
 class MqttClient:
-    """One client; ``name`` is the agent's name for it. ``stays_because`` is "" if it may move."""
+    """One client; ``name`` is the agent's name for it. ``stays_because`` is None if it may move."""
 
     name: str
     version: int = MQTT_311
@@ -57,7 +58,7 @@ class MqttClient:
     connect: mqtt5.ConnectPacket = field(default_factory=lambda: mqtt5.ConnectPacket(""))
     subscriptions: dict[str, MqttSubscription] = field(default_factory=dict)  # By the agent's filter.
     parts: dict[str, list[MqttSubscription]] = field(default_factory=dict)  # By the client's.
-    stays_because: str = ""
+    stays_because: StayReason | None = None
     has_published: bool = False
     _ids: int = FIRST_ID - 1
     _leading: dict[str, int] = field(default_factory=dict)  # Topic -> identifier of the subscription that gets it.
@@ -65,18 +66,18 @@ class MqttClient:
 
     # --- the login ---------------------------------------------------------------------------------------------------
 
-    def take_connect(self, connect: mqtt5.ConnectPacket, version: int) -> str:
-        """Note how the client introduces itself; return why no broker but its own can have it, "" if others can."""
+    def take_connect(self, connect: mqtt5.ConnectPacket, version: int) -> StayReason | None:
+        """Note how the client introduces itself; return why no broker but its own can have it, None if others can."""
         self.version, self.connect, self.id = version, connect, connect.client_id
         if connect.authentication_method is not None:
-            return "it uses enhanced authentication, a dialogue with one broker"
-        if version == MQTT_311 and not connect.clean_start:
-            return "its session is persistent (clean_session is false), and kept by one broker"
-        if connect.session_expiry_interval:
-            return "its session is persistent (the session expiry is not 0), and kept by one broker"
-        if connect.max_packet_size is not None and connect.max_packet_size < PACKET_BYTES_MIN:
-            self.stays_because = f"it accepts only packets of {connect.max_packet_size} bytes"
-        return ""
+            return StayReason.AUTHENTICATION
+        is_kept = version == MQTT_311 and not connect.clean_start
+        return StayReason.SESSION if is_kept or connect.session_expiry_interval else None
+
+    @property
+    def stays_partly(self) -> StayReason | None:
+        """Why the client may not move, or nothing that it subscribes: with MQTT that is the same."""
+        return self.stays_because
 
     def connect_packet(self, *, is_first: bool) -> mqtt5.ConnectPacket:
         """Return the client's CONNECT as the agent sends it."""
@@ -95,15 +96,17 @@ class MqttClient:
             user_properties=given.user_properties,
         )
 
-    def take_connack(self, facts: mqtt5.ConnAckPacket) -> None:
-        """Note what the first broker says."""
+    def take_connack(self, facts: mqtt5.ConnAckPacket) -> StayReason | None:
+        """Note what the first broker says; return why the client has to stay there."""
         self.id = facts.assigned_client_id or self.id
+        size = self.connect.max_packet_size
         if facts.session_present:
-            self.stay("its session is persistent, and kept by one broker")
-        elif not facts.subscription_id_available:
-            self.stay("its broker has no subscription identifiers")
-        elif len(self.id) > TEXT_LENGTH_MAX:
-            self.stay(f"its identifier has more than {TEXT_LENGTH_MAX} characters")
+            return StayReason.SESSION
+        if size is not None and size < PACKET_BYTES_MIN:
+            return StayReason.SMALL_PACKETS
+        if not facts.subscription_id_available:
+            return StayReason.NO_IDENTIFIERS
+        return StayReason.LONG_NAME if len(self.id) > TEXT_LENGTH_MAX else None
 
     def connack_for(self, facts: mqtt5.ConnAckPacket) -> mqtt5.ConnAckPacket:
         """Return what the client gets in place of a broker's CONNACK: the agent takes no topic aliases, and pings."""
@@ -124,25 +127,17 @@ class MqttClient:
             user_properties=facts.user_properties,
         )
 
-    def stay(self, reason: str) -> bool:
-        """Note why the client stays; return False if it stayed before."""
-        is_new = not self.stays_because
-        self.stays_because = self.stays_because or reason
-        return is_new
-
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
-    def reason_to_stay(self, options: mqtt5.TopicFilter) -> str:
-        """Return why a client with this subscription has to stay, "" if it has not."""
+    def reason_to_stay(self, options: mqtt5.TopicFilter) -> StayReason | None:
+        """Return why a client with this subscription has to stay, None if it has not."""
         if options.pattern.startswith("$"):
-            return "it has a shared subscription, or uses topics of the broker"
+            return StayReason.SERVER_TOPICS
         if options.max_qos.value == 2:
-            return "it uses QoS 2, a dialogue with one broker"
+            return StayReason.QOS_2
         if options.no_local:
-            return "it refuses its own messages, which a second broker does not recognise"
-        if len(options.pattern) + 2 > TEXT_LENGTH_MAX:
-            return f"it has a filter of more than {TEXT_LENGTH_MAX} characters"
-        return ""
+            return StayReason.NO_ECHO
+        return StayReason.LONG_NAME if len(options.pattern) + 2 > TEXT_LENGTH_MAX else None
 
     def subscribe(self, options: mqtt5.TopicFilter, own_id: int, home: str) -> list[MqttSubscription]:
         """Note a subscription of the client; return the agent's in its place, new or not."""

@@ -31,6 +31,7 @@ from regraft.producers.agents.mqtt_frames import (
 from regraft.producers.agents.mqtt_requests import MqttRequests
 from regraft.producers.agents.mqtt_upstream import MqttUpstream
 from regraft.producers.agents.raw_pipe import RawPipe
+from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError
 
 LOGIN_S_MAX = 10.0
@@ -178,7 +179,7 @@ class MqttSession(MqttBrokerSide):
     def _take_connect(self, frame: bytes) -> None:
         version = version_of(frame)
         self._has_connected = True
-        reason = "it speaks neither MQTT 3.1.1 nor MQTT 5"
+        reason: StayReason | None = StayReason.VERSION
         if version:
             reason = self.client.take_connect(connect_of(frame, version), version)
             self.deliveries.version, self.deliveries.receive_max = version, self.client.connect.receive_max
@@ -188,9 +189,8 @@ class MqttSession(MqttBrokerSide):
             self.count("own_subject")
             self.write_packet(mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED))
             self.end(f"its will is for agents: {will.topic[:80]}")
-        elif reason and self._transport is not None:
-            self.client.stay(reason)
-            self.note_staying(reason)
+        elif reason is not None and self._transport is not None:
+            self.stay(reason)
             self._raw = RawPipe(self._transport, self.end)
             self._raw.write(frame)
             self.run(self._open_raw(self._raw))
@@ -230,13 +230,13 @@ class MqttSession(MqttBrokerSide):
 
     def _begin_at(self, upstream: MqttUpstream, facts: mqtt5.ConnAckPacket) -> None:
         """Begin at the first broker; the client stays if nodes cannot reach the agent through it."""
-        self.client.take_connack(facts)
+        reason = self.client.take_connack(facts)
+        if reason is not None:
+            self.stay(reason)
         for other in list(self.present):
             if isinstance(other, MqttSession) and other is not self and other.client.id == self.client.id:
                 other.give_way()
-        if self.client.stays_because:
-            self.note_staying(self.client.stays_because)
-        else:
+        if reason is None:
             for number, patterns in self._own_filters():
                 self._ask_own(upstream, number, patterns, self._note_own)
         self.release("login")

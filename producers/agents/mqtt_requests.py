@@ -16,6 +16,7 @@ from regraft.producers.agents.client_publishing import ClientPublishing
 from regraft.producers.agents.mqtt_client_facts import NOT_FOR_CLIENTS, SUBSCRIPTIONS_MAX, MqttClient, MqttSubscription
 from regraft.producers.agents.mqtt_frames import FAILED
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
+from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError
 from regraft.producers.nodes.mqtt.mqtt_topics import SHARE, TopicError, subjects_of
 
@@ -49,7 +50,7 @@ class RequestOwner(Protocol):
         """Send a packet to the client."""
         ...
 
-    def stay(self, reason: str) -> None:
+    def stay(self, reason: StayReason) -> None:
         """Note that no plan can move the client."""
         ...
 
@@ -127,7 +128,7 @@ class MqttRequests:
         if limit is not None and len(frame) > limit:
             raise MalformedError(f"a message of {len(frame)} bytes: its broker takes {limit}")
         if qos == QOS_2:
-            session.stay("it uses QoS 2, a dialogue with one broker")
+            session.stay(StayReason.QOS_2)
         is_first = not session.client.has_published
         session.client.has_published = True
         if session.publishing.note_published():

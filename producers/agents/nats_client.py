@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regraft.producers.agents.nats_frames import FrameError, publish_frame
+from regraft.producers.agents.stay_reasons import StayReason
 from regraft.schemas.agent_names import GROUP_PREFIX, ORDERS, PRIVATE, group_for
 
 NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID = b"regraft-n", b"regraft-p", b"regraft-f", b"regraft-h"
@@ -43,20 +44,20 @@ class Subscription:
 
 @dataclass
 class NatsClient:
-    """One client; ``name`` is the agent's name for it. ``stays_because`` is "" if it may move."""
+    """One client; ``name`` is the agent's name for it. ``stays_because`` is None if it may move."""
 
     name: str
     connect: dict[str, Any] = field(default_factory=dict)
     subscriptions: dict[bytes, Subscription] = field(default_factory=dict)
-    stays_because: str = ""
+    stays_because: StayReason | None = None
     has_published: bool = False
     _numbers: int = 0
     _by_number: dict[int, Subscription] = field(default_factory=dict)
 
     # --- the client's frames -----------------------------------------------------------------------------------------
 
-    def take_connect(self, raw: bytes) -> None:
-        """Note how the client introduces itself; raise FrameError if that is not JSON."""
+    def take_connect(self, raw: bytes) -> StayReason | None:
+        """Note how the client introduces itself; return why it has to stay. Raises FrameError if that is not JSON."""
         try:
             connect = json.loads(raw[len(b"CONNECT ") :])
         except ValueError as error:
@@ -65,11 +66,16 @@ class NatsClient:
             raise FrameError("CONNECT is not a JSON object")
         self.connect = connect
         if any(connect.get(key) for key in ("sig", "nkey", "jwt")):
-            self.stays_because = "its login is a signature for one server"
-        elif connect.get("echo") is False:
-            self.stays_because = "it refuses its own messages, which a second broker does not recognise"
-        elif not connect.get("headers"):
-            self.stays_because = "it reads no headers"
+            return StayReason.SIGNED_LOGIN
+        if connect.get("echo") is False:
+            return StayReason.NO_ECHO
+        return None if connect.get("headers") else StayReason.NO_HEADERS
+
+    @property
+    def stays_partly(self) -> StayReason | None:
+        """Why the client may not move, or nothing that it subscribes."""
+        is_in_groups = bool(self.subscriptions) and not self._by_number
+        return self.stays_because or (StayReason.QUEUE_GROUP if is_in_groups else None)
 
     def subscribe(self, words: list[bytes], home: str) -> Subscription:
         """Note a new subscription; raise FrameError if it is none, or one too many."""
@@ -79,8 +85,6 @@ class NatsClient:
         if sid in OWN_SIDS or len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
             raise FrameError(f"a client has at most {SUBSCRIPTIONS_MAX} subscriptions, with its own sids")
         subscription = Subscription(sid, subject, queue, home)
-        if subject.startswith(b"$"):
-            self.stays_because = self.stays_because or "it uses subjects of the server, such as JetStream"
         if not queue and not self.stays_because:
             self.renumber(subscription)
         self.subscriptions[sid] = subscription
@@ -120,12 +124,6 @@ class NatsClient:
     def has_ended(self, number: int) -> bool:
         """Return True for the number of a subscription that has ended."""
         return 0 < number <= self._numbers and number not in self._by_number
-
-    def note_published(self, subject: bytes) -> None:
-        """Note that the client publishes."""
-        self.has_published = True
-        if subject.startswith(b"$") and not self.stays_because:
-            self.stays_because = "it uses subjects of the server, such as JetStream"
 
     # --- lines for a server ------------------------------------------------------------------------------------------
 

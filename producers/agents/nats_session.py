@@ -40,6 +40,7 @@ from regraft.producers.agents.nats_frames import (
     publish_frame,
 )
 from regraft.producers.agents.nats_upstream import Upstream
+from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.agent_names import ORDERS, PRIVATE, PUBLISHER_HEADER
 from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
@@ -139,7 +140,7 @@ class NatsSession(ClientSession[Upstream]):
                     self.counts["own_subject"] += 1
                 elif upstream is not None and frame.words[0] in (b"PUB", b"HPUB"):
                     is_first = not self.client.has_published
-                    self.client.note_published(frame.words[1])
+                    self._note_published(frame.words[1])
                     is_named = self.publishing.note_published()
                     out.append(named_frame(frame, self._line) if is_named else frame.raw)
                     if is_first:
@@ -154,6 +155,11 @@ class NatsSession(ClientSession[Upstream]):
         self._flush(upstream, out)
         if self._holds:
             self._held += self._reader.take_rest()
+
+    def _note_published(self, subject: bytes) -> None:
+        self.client.has_published = True
+        if subject.startswith(b"$"):
+            self.stay(StayReason.SERVER_SUBJECTS)
 
     def _stand_in(self) -> None:
         """Let plans move a client that only publishes."""
@@ -205,12 +211,16 @@ class NatsSession(ClientSession[Upstream]):
         words = frame.words
         match words[0]:
             case b"CONNECT":
-                self.client.take_connect(frame.raw)
+                reason = self.client.take_connect(frame.raw)
+                if reason is not None:
+                    self.stay(reason)
                 self.hold("login")
                 self.run(self._log_in())
             case b"SUB" if words[-1] in self.client.subscriptions:
                 pass  # As a server does, which keeps the first one.
             case b"SUB":
+                if words[1].startswith(b"$"):
+                    self.stay(StayReason.SERVER_SUBJECTS)
                 self.homes.subscribe(self.client.subscribe(words, self.homes.subscribing))
             case b"UNSUB":
                 self._unsubscribe(words[1], int(words[2]) if len(words) > 2 else 0)
@@ -230,10 +240,8 @@ class NatsSession(ClientSession[Upstream]):
             self._write(f"-ERR '{error}'\r\n".encode())
             self.end(f"login refused: {error}")
             return
-        if refusal and not self.client.stays_because:
-            self.client.stays_because = f"the broker refuses what agents need: {refusal}"
-        if self.client.stays_because:
-            self.note_staying(self.client.stays_because)
+        if refusal:
+            self.stay(StayReason.RIGHTS, refusal)
         self.release("login")
 
     def _unsubscribe(self, sid: bytes, count_max: int) -> None:

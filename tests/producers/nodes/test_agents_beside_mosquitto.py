@@ -17,6 +17,7 @@ from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.mqtt_client_side import MqttSession
+from regraft.producers.agents.stay_reasons import StayReason
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.wait_until import PATIENCE_S
 
@@ -106,9 +107,7 @@ async def _keep_some(directory: Path) -> None:
             reasons += [session.client.stays_because for session in agent.sessions]
             client.close()
             await until(lambda: not agent.sessions)
-        assert ["session is persistent" in reasons[0], "shared" in reasons[1], "QoS 2" in reasons[2], reasons[3]] == [
-            True, True, True, "",
-        ]  # fmt: skip
+        assert reasons == [StayReason.SESSION, StayReason.SERVER_TOPICS, StayReason.QOS_2, None]
         await agent.close()
 
 
