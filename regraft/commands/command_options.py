@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 QUICK_RUNNING_S = 75.0
 
+
+def _needed(reason: str) -> str:
+    """Return a reason; refuse a blank one before the command reads, asks or orders anything."""
+    if not reason.strip():
+        raise typer.BadParameter("give --reason, so that others understand the order later")
+    return reason
+
+
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", metavar="FILE", help="Settings file (TOML); `regraft settings --example` prints one."),
@@ -28,6 +36,10 @@ Bootstrap = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded with the order.")]
+NeededReason = Annotated[
+    str,
+    typer.Option("--reason", metavar="TEXT", help="Reason, recorded with the order.", callback=_needed),
+]
 By = Annotated[
     str,
     typer.Option(

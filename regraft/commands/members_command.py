@@ -15,7 +15,7 @@ import msgspec
 import structlog
 import typer
 
-from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
+from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, NeededReason, SettingsFile, settings_of
 from regraft.commands.describe_broker import (
     FactsError,
     announced_row,
@@ -143,7 +143,7 @@ def _show_members(
 @members_app.command()
 def add(
     broker: BrokerName,
-    reason: Reason,
+    reason: NeededReason,
     links: Links = None,
     position: Position = None,
     processing: Processing = None,
@@ -182,7 +182,7 @@ def add(
 @members_app.command()
 def drain(
     brokers: BrokerNames,
-    reason: Reason,
+    reason: NeededReason,
     yes: Yes = False,
     by: By = "",
     bootstrap: Bootstrap = None,
@@ -210,7 +210,7 @@ def drain(
 @members_app.command()
 def dead(
     brokers: BrokerNames,
-    reason: Reason,
+    reason: NeededReason,
     yes: Yes = False,
     by: By = "",
     bootstrap: Bootstrap = None,
@@ -239,7 +239,7 @@ def dead(
 @members_app.command()
 def remove(
     brokers: BrokerNames,
-    reason: Reason,
+    reason: NeededReason,
     yes: Yes = False,
     by: By = "",
     bootstrap: Bootstrap = None,
@@ -260,7 +260,7 @@ def remove(
 @members_app.command()
 def readmit(
     brokers: BrokerNames,
-    reason: Reason,
+    reason: NeededReason,
     by: By = "",
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
@@ -347,8 +347,6 @@ def _order(
     facts: BrokerFacts | None = None,
 ) -> None:
     """Give the same order about each broker and print the controller's answers; exits with 1 if one is refused."""
-    if not reason.strip():
-        raise typer.BadParameter("give --reason, so that others understand the order later")
     _check(known, kind, brokers, facts, is_whole=settings.controller.inventory_path.exists())
     refused = 0
     for broker in dict.fromkeys(brokers):

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
+from regraft.commands.command_options import (
+    AsJson,
+    Assignments,
+    Bootstrap,
+    By,
+    NeededReason,
+    Reason,
+    SettingsFile,
+    settings_of,
+)
 from regraft.commands.give_orders import ANSWER_S_MAX, give_order
 from regraft.commands.print_table import print_table
 from regraft.commands.watch_output import Watch, show_watched
@@ -126,7 +135,7 @@ def approve(
 @plans_app.command()
 def cancel(
     name: PlanName,
-    reason: Reason,
+    reason: NeededReason,
     by: By = "",
     wait_s: WaitS = 30.0,
     bootstrap: Bootstrap = None,
