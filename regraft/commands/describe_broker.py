@@ -20,21 +20,6 @@ class FactsError(ValueError):
     """The facts given about a broker are wrong; the message says how, and what is expected."""
 
 
-def left_behind_text(brokers: Sequence[str], subscribers_of: Mapping[str, Sequence[int]]) -> str:
-    """Return what drains do to clients that stay; by broker, how many subscribers there are and how many may move."""
-    names = ", ".join(dict.fromkeys(brokers))
-    if set(brokers) <= subscribers_of.keys():
-        counts = [subscribers_of[broker] for broker in dict.fromkeys(brokers)]
-        total, movable = (sum(each) for each in zip(*counts, strict=True))
-        who = f"{total - movable} of {total} subscribers at {names} cannot move"
-    else:
-        who = f"How many subscribers at {names} cannot move is unknown here"
-    return (
-        f"{who}: after the drain, clients that stay get only what is published at their own broker, and what they "
-        "publish reaches no other."
-    )
-
-
 def facts_of(
     links: Sequence[str],
     position: str | None,

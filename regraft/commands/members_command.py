@@ -21,7 +21,6 @@ from regraft.commands.describe_broker import (
     announced_row,
     facts_of,
     facts_text,
-    left_behind_text,
     member_row,
 )
 from regraft.commands.give_orders import give_order, print_answer
@@ -31,6 +30,7 @@ from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_error, may_announce
+from regraft.schemas.left_behind import left_behind_text
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind

@@ -9,6 +9,7 @@ import msgspec
 
 from regraft.dashboard.live_board import Key
 from regraft.dashboard.window_series import WindowSeries
+from regraft.schemas.left_behind import subscribers_of
 from regraft.schemas.live_view import (
     COUNTS,
     VIEW_KEYS,
@@ -128,6 +129,13 @@ def packed_network(network: ShownNetwork) -> dict[str, Any]:
         "links": _packed(ShownLink, network.links),
         "brokers": _packed(ShownBroker, network.brokers),
     }
+
+
+def subscribers_shown(network: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return how many subscribers are at each broker of a packed network and how many of them may move."""
+    packed = network["brokers"]
+    places = [packed["fields"].index(name) for name in ("broker", "subscribers", "movable")]
+    return subscribers_of((row[places[0]], row[places[1]], row[places[2]]) for row in packed["rows"])
 
 
 def _packed(form: type[msgspec.Struct], records: Sequence[msgspec.Struct]) -> dict[str, Any]:

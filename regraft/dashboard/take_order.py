@@ -13,7 +13,9 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
 from regraft.dashboard.live_board import LiveBoard
+from regraft.dashboard.read_view import subscribers_shown
 from regraft.infra.process.stack_error import StackError
+from regraft.schemas.left_behind import left_behind_text
 from regraft.schemas.live_view import ShownConfiguration, ShownPlan
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
@@ -35,6 +37,8 @@ log = structlog.get_logger(__name__)
 class OrderRequest(BaseModel):
     """An order as requested by a page or a program; ``minutes`` is how long a pause or maintenance lasts.
 
+    ``leaves_clients`` accepts that a drain leaves clients behind that cannot move.
+
     ``plan_digest`` is that of the plan on the page. A program may omit it to mean the plan with that name that is shown
     at present.
     """
@@ -46,6 +50,7 @@ class OrderRequest(BaseModel):
     reason: str = Field(min_length=REASON_LENGTH_MIN, max_length=500)
     minutes: float | None = Field(default=None, gt=0, le=MINUTES_MAX)
     evacuate: bool = False
+    leaves_clients: bool = False
     plan_digest: str = Field(default="", max_length=64)
 
 
@@ -100,10 +105,14 @@ class OrderDesk:
             raise OrderRefusedError(422, f"{kind} does not expire: leave minutes out.")
         if request.evacuate and kind is not OrderKind.MAINTAIN:
             raise OrderRefusedError(422, f"Only {OrderKind.MAINTAIN} evacuates, not {kind}.")
+        if request.leaves_clients and kind is not OrderKind.DRAIN:
+            raise OrderRefusedError(422, f"Only {OrderKind.DRAIN} leaves clients behind, not {kind}.")
         if kind.scope == "plan":
             return self._check_plan(request)
         if kind.scope == "member":
             self._check_member(kind, subject)
+        if kind is OrderKind.DRAIN and not request.leaves_clients:
+            self._check_left_behind(subject)
         if kind.scope == "broker":
             configuration: ShownConfiguration | None = self._board.value("configuration")
             if configuration is None or subject not in configuration.brokers:
@@ -124,6 +133,14 @@ class OrderDesk:
             member = None
         if refusal := why_member_order_refused(kind, broker, member, None):
             raise OrderRefusedError(409, f"{refusal}.")
+
+    def _check_left_behind(self, broker: str) -> None:
+        """Raise OrderRefusedError if a drain leaves clients behind for all that is shown."""
+        network = self._board.value("network")
+        counts_of = {} if network is None else subscribers_shown(network)
+        if counts_of or network is None:
+            text = left_behind_text([broker], counts_of)
+            raise OrderRefusedError(409, f'{text} Send "leaves_clients": true to accept that.')
 
     def _check_plan(self, request: OrderRequest) -> str:
         kind, subject = request.kind, request.subject

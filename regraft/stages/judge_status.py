@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from regraft.schemas import left_behind
 from regraft.schemas.live_view import LiveView, ShownPlan
 from regraft.schemas.loop_verdict import ALERTS_SHOWN, SILENCE_S_MAX, is_crossed, judge_loop
 from regraft.schemas.member import MemberState
@@ -133,11 +134,7 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
 def subscribers_of(view: LiveView) -> dict[str, list[int]]:
     """Return how many subscribers are at each broker and how many of them may move; empty unless clients stay."""
     brokers = () if view.network is None else view.network.brokers
-    return {
-        one.broker: [one.subscribers, one.movable]
-        for one in brokers
-        if one.subscribers is not None and one.movable is not None
-    }
+    return left_behind.subscribers_of((each.broker, each.subscribers, each.movable) for each in brokers)
 
 
 def _stage_errors(services: Mapping[str, ServiceState]) -> list[str]:

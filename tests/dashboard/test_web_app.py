@@ -123,6 +123,26 @@ def test_orders_about_members_fit_the_states_that_are_shown(open_desk: Callable[
     assert [(order.kind, order.subject) for order in desk.sent] == [("readmit", "b03"), ("drain", "b04")]
 
 
+def test_a_drain_that_leaves_clients_behind_needs_to_say_so(open_desk: Callable[..., Desk]) -> None:
+    """The answer counts them and says what to send; where no window is shown, how many is unknown."""
+    desk, document = open_desk(), written_document()
+    for broker in document["network"]["brokers"]:
+        broker |= {"subscribers": 12, "movable": 3}
+    desk.source.texts = view_texts(document)
+    wait_until(lambda: 12 in desk.state()["network"]["brokers"]["rows"][0])
+    status, answer = desk.order(kind="drain", subject="b04")
+    assert (status, desk.sent) == (409, [])
+    assert answer["text"].startswith("9 of 12 subscribers at b04 cannot move: after the drain, clients that stay")
+    assert answer["text"].endswith('Send "leaves_clients": true to accept that.')
+    assert desk.order(kind="drain", subject="b04", leaves_clients=True)[0] == 202
+    desk.source.texts = view_texts({**document, "network": None})
+    wait_until(lambda: desk.state()["network"] is None)
+    status, answer = desk.order(kind="drain", subject="b04")
+    assert (status, answer["text"][:34]) == (409, "How many subscribers at b04 cannot")
+    assert desk.order(kind="remove", subject="b04", leaves_clients=True)[0] == 422
+    assert [order.kind for order in desk.sent] == [OrderKind.DRAIN]
+
+
 def test_a_pause_and_a_maintenance_may_expire(open_desk: Callable[..., Desk]) -> None:
     """Minutes become a time; clients move away only if that is requested."""
     desk = open_desk()
