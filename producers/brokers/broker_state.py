@@ -25,13 +25,11 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.command_fence import CommandFence
+from regraft.producers.brokers.early_messages import EarlyMessages
 from regraft.schemas.plan import ClientMove
 
 HELD_MAX = 100_000  # Held deliveries, or notifications at a rendezvous; more are dropped and counted.
-EARLY_MESSAGES_MAX = 100_000  # Messages kept for epochs not prepared yet.
 
-# The epoch that a message waits for, its source, None if local, and the message.
-Early = tuple[int, str | None, ControlMessage | ClientRequest]
 PublisherRequest = AdvertiseRequest | UnadvertiseRequest
 
 
@@ -184,9 +182,9 @@ class BrokerState(Generic[Tables, Plan]):
     postponed: deque[PublisherRequest]
 
     # Messages of epochs that are yet to be prepared here: another broker was prepared first. Invariant: all are of
-    # epochs after those of ``tables`` and after ``epoch_aborted_max``, in the order of arrival, at most
-    # EARLY_MESSAGES_MAX. ``has_overflowed``: one was dropped, so the next prepare must be refused.
-    early: deque[Early]
+    # epochs after those of ``tables`` and after ``epoch_aborted_max``, in the order of arrival. ``has_overflowed``: a
+    # neighbour's was dropped, so the next prepare must be refused.
+    early: EarlyMessages
     has_overflowed: bool
 
     # The newest epoch aborted here. Invariant: no epoch up to it is prepared any more; it never falls.
@@ -207,7 +205,7 @@ class BrokerState(Generic[Tables, Plan]):
 
     def __init__(self, broker: str, tables: Tables) -> None:
         self.broker = broker
-        self.early = deque()
+        self.early = EarlyMessages()
         self.has_overflowed = False
         self.epoch_aborted_max = -1
         self.fence = CommandFence()
@@ -265,21 +263,16 @@ class BrokerState(Generic[Tables, Plan]):
     def keep_early(self, epoch: int, source: str | None, message: ControlMessage | ClientRequest) -> list[Effect]:
         """Keep a message of an epoch that is yet to be prepared; ignore one of a finished epoch."""
         if epoch > max(self.tables) and epoch > self.epoch_aborted_max:
-            if len(self.early) >= EARLY_MESSAGES_MAX:
-                self.has_overflowed = True
-            else:
-                self.early.append((epoch, source, message))
+            self.has_overflowed |= not self.early.keep(epoch, source, message)
         return []
 
     def take_early(self, epoch: int) -> list[tuple[str | None, ControlMessage | ClientRequest]]:
         """Return the messages kept for an epoch that is prepared now, in order; forget those of other epochs."""
-        early = [(source, kept) for opened, source, kept in self.early if opened == epoch]
-        self.early.clear()
-        return early
+        return self.early.take(epoch)
 
     def forget_early(self, epoch_max: int) -> None:
         """Forget the messages kept for epochs up to this one: it is over."""
-        self.early = deque(one for one in self.early if one[0] > epoch_max)
+        self.early.forget(epoch_max)
 
     # --- requests that wait until the plan, or whatever else they wait for, is over ----------------------------------
 

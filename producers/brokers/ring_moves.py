@@ -175,17 +175,11 @@ class MovingUsers:
 
     def epoch_awaited_by(self, subscription: str) -> int | None:
         """Return the epoch, not yet prepared here, for which a subscription has already arrived, or None."""
-        for epoch, _, kept in self._state.early:
-            if isinstance(kept, AttachRequest) and any(one.subscription == subscription for one in kept.subscriptions):
-                return epoch
-        return None
+        return self._state.early.epoch_of(subscription)
 
     def epoch_of_arrival(self, user: str, connection: int) -> int | None:
         """Return the epoch, not yet prepared here, for which a user has already arrived, or None."""
-        for epoch, _, kept in self._state.early:
-            if isinstance(kept, AttachRequest) and (kept.user, kept.connection) == (user, connection):
-                return epoch
-        return None
+        return self._state.early.epoch_of((user, connection))
 
     def take_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Notify the users that have arrived that this is their home; this broker has just switched.

@@ -110,10 +110,8 @@ class ScotInterests:
 
     def _cancel_early(self, request: CancelRequest) -> list[Effect]:
         """End a subscription behind its ArriveRequest, which is kept here until its epoch is prepared."""
-        for epoch, _, kept in self._state.early:
-            if isinstance(kept, ArriveRequest) and kept.subscription == request.subscription:
-                return self._state.keep_early(epoch, None, request)
-        return []
+        epoch = self._state.early.epoch_of(request.subscription)
+        return [] if epoch is None else self._state.keep_early(epoch, None, request)
 
     def release_ended(self, now_ms: float) -> list[Effect]:
         """Forget, on all brokers, the subscriptions that ended long ago."""
