@@ -127,7 +127,8 @@ class Transition:
         # Until they prepare this plan, neighbours report incarnations that are over: here only the controller's word
         # counts.
         self._changed_before = change.joined | change.lost
-        self._brokers = tuple(sorted({*target.brokers, *change.left}))
+        self._participants = frozenset((*target.brokers, *change.left))
+        self._brokers = tuple(sorted(self._participants))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._claims = claims or PeerClaims()
         self._claimed: dict[str, set[str]] = {}  # Brokers that neighbours found dead since the plan began, and which.
@@ -153,10 +154,20 @@ class Transition:
         answer = self._facts.answer
         if answer is None:
             return ()
-        # An aborted plan holds nothing back: a broker that did not answer is asked again by the next plan.
-        claimed = self._claimed.keys() if self.plan.phase is PlanPhase.ABORTING else ()
-        answered = self._answered[answer] | self._lost | set(claimed)
+        answered = self._answered[answer] | self._not_needed
         return tuple(broker for broker in self._brokers if broker not in answered)
+
+    @property
+    def _not_needed(self) -> set[str]:
+        # An aborted plan holds nothing back: a broker that did not answer is asked again by the next plan.
+        return self._lost | self._claimed.keys() if self.plan.phase is PlanPhase.ABORTING else self._lost
+
+    @property
+    def _is_answered(self) -> bool:
+        """Return True if the present phase waits for nobody; counted, as each answer asks that."""
+        answer = self._facts.answer
+        answered = set() if answer is None else self._answered[answer]
+        return answer is None or len(answered) + len(self._not_needed - answered) == len(self._brokers)
 
     @property
     def _facts(self) -> PhaseFacts:
@@ -235,7 +246,7 @@ class Transition:
         """Note whom a participant found dead; it is lost once independent witnesses agree."""
         if result.broker in self._declared:
             return
-        for peer in set(result.lost_peers).intersection(self._brokers) - self._changed_before:
+        for peer in self._participants.intersection(result.lost_peers) - self._changed_before:
             speakers = self._claimed.setdefault(peer, set())
             speakers.add(result.broker)
             self._claimed_ms.setdefault(peer, now_ms)
@@ -253,7 +264,7 @@ class Transition:
     def _enter_answered(self, now_ms: int) -> list[TransitionEffect]:
         """Enter all phases for which no answer is missing."""
         effects: list[TransitionEffect] = []
-        while not self.is_done and not self.waiting_for:
+        while not self.is_done and self._is_answered:
             effects += self._enter(self._facts.next[0], now_ms, "all brokers answered")
         return effects
 
@@ -265,7 +276,7 @@ class Transition:
             return "digest"
         if result.term != self._term:
             return "term"
-        return "" if result.broker in self._brokers else "broker"
+        return "" if result.broker in self._participants else "broker"
 
     def on_tick(self, now_ms: int) -> list[TransitionEffect]:
         """Process time-outs: repeat unanswered commands, abort a prepare that takes too long, report a stall once."""

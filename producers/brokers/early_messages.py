@@ -1,8 +1,8 @@
 """What reaches a broker for epochs that it has yet to prepare: another broker was prepared first.
 
 In: messages of neighbours, requests of clients that a plan brings here. Out: the same, in order, once their epoch is
-prepared. Whoever may name a client to a broker may let clients arrive that no plan brings. So these have bounds of
-their own: they take no room from neighbours, and block no plan that does not bring clients here.
+prepared. A client can let others arrive that no plan brings. So arrivals have their own bound: they take no room from
+neighbours, and block no plan that does not bring clients here.
 """
 
 from __future__ import annotations

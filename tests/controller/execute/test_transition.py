@@ -1,5 +1,7 @@
 """The controller's state machine: what it persists, sends and reports, in which order."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -80,6 +82,39 @@ def test_a_plan_runs_through_all_phases_once() -> None:
     ]
     assert transition.is_done
     assert transition.waiting_for == ()
+
+
+class CountedName(str):
+    """A broker's name that counts how often it is looked up or compared."""
+
+    __slots__ = ()
+    lookups = 0
+
+    def __hash__(self) -> int:
+        CountedName.lookups += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.lookups += 1
+        return super().__eq__(other)
+
+
+def test_an_answer_costs_the_same_however_many_brokers_there_are() -> None:
+    """A phase of 1,000 brokers gets 1,000 answers: each looks up its own broker, not all."""
+    lookups = []
+    for count in (20, 200):
+        names = [CountedName(f"b{number:03d}") for number in range(count)]
+        target = TreeConfiguration.of(1, names, pairwise(names))
+        digest = plan_digest(swap_plan(), target)
+        transition = Transition(swap_plan(), target, LIMITS, TERM)
+        transition.start(0)
+        CountedName.lookups = 0
+        for name in names[-10:]:
+            result = answer(str(name), CommandPhase.PREPARE, Outcome.PREPARED)
+            transition.on_result(msgspec.structs.replace(result, digest=digest), 10)
+        lookups.append(CountedName.lookups)
+        assert len(transition.waiting_for) == count - 10
+    assert lookups[0] == lookups[1] > 0
 
 
 def test_early_drained_answers_count() -> None:
