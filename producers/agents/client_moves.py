@@ -26,7 +26,7 @@ KEPT_BYTES_MAX = 64 << 20  # Of one client, from its next home; further messages
 ANSWER_S_MAX = 90.0  # Without a word about the plan for this long, its end here is unknown.
 DRAIN_S_MAX = 75.0  # A node gives up draining after 60 s.
 REPEATS_S_MAX = 30.0
-ECHOES = (NoteKind.STAYS, NoteKind.REFUSED)  # Of what the agent itself has said.
+ECHOES = (NoteKind.STAYS, NoteKind.REFUSED, NoteKind.BESIDE)  # Of what the agent itself has said.
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from regraft.producers.agents.client_homes import ClientHomes
 from regraft.producers.agents.client_moves import ClientMoves
 from regraft.producers.agents.client_publishing import ClientPublishing
 from regraft.producers.agents.stay_reasons import StayReason
-from regraft.schemas.agent_note import AgentNote, NoteKind
+from regraft.schemas.agent_note import AgentNote, NoteKind, note_of
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,9 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         self.homes.lose(upstream, reason)
 
     def hold_back(self, upstream: AnUpstream, *, is_full: bool) -> None:
-        """Read from the client no faster than a broker does."""
+        """Read from the client no faster than a broker does; that ends with the connection (:class:`ClientHomes`)."""
+        if self.homes.upstreams.get(upstream.broker) is not upstream:
+            return  # There may be a later connection to the same broker.
         if is_full:
             self.hold(f"slow {upstream.broker}")
         else:
@@ -136,6 +138,22 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         for broker, upstream in self.homes.upstreams.items():
             if upstream.is_ready:
                 self.write_note(broker, AgentNote(NoteKind.STAYS))
+
+    def take_note(self, upstream: AnUpstream, payload: bytes) -> None:
+        """Handle what a node says."""
+        note = note_of(payload)
+        if note is None:
+            return
+        match note.kind:
+            case NoteKind.NAMED:
+                self.publishing.note_named(upstream.broker)
+            case NoteKind.WHO:
+                self.introduce_all(upstream)
+            case _:
+                self.moves.take_note(upstream, note)
+
+    def introduce_all(self, upstream: AnUpstream) -> None:
+        """Let a node that has begun again know whose the subscriptions at its broker are, if that does not show it."""
 
     def write_note(self, broker: str, note: AgentNote) -> None:
         """Send a note to the node of a broker, through the broker."""

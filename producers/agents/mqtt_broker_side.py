@@ -33,7 +33,7 @@ from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.agents.write_soon import SoonWriter
 from regraft.producers.nodes.mqtt.mqtt_topics import subject_of
 from regraft.schemas.agent_names import PUBLISHER_HEADER
-from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
+from regraft.schemas.agent_note import AgentNote, mark_of, note_bytes
 
 GRANTED_S_MAX = 10.0
 DIGITS_MAX = 12  # Of a number of a subscription.
@@ -148,22 +148,13 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
     def _take_own(self, upstream: MqttUpstream, number: int, packet: mqtt5.PublishPacket) -> None:
         if number == NOTES_ID:
-            self._take_note(upstream, packet.payload)
+            self.take_note(upstream, packet.payload)
         elif number == PRIVATE_ID:
             self._take_apart(upstream, packet)
         elif number == FLUSH_ID:
             self.publishing.note_flush(packet.payload)
 
-    def _take_note(self, upstream: MqttUpstream, payload: bytes) -> None:
-        note = note_of(payload)
-        if note is not None and note.kind is NoteKind.WHO:
-            self._introduce_all(upstream)
-        elif note is not None and note.kind is NoteKind.NAMED:
-            self.publishing.note_named(upstream.broker)
-        elif note is not None and note.kind is not NoteKind.BESIDE:
-            self.moves.take_note(upstream, note)
-
-    def _introduce_all(self, upstream: MqttUpstream) -> None:
+    def introduce_all(self, upstream: MqttUpstream) -> None:
         """Let a node that has begun again know whose the subscriptions at its broker are."""
         for each in self.client.subscriptions.values():
             if each.number >= 0 and upstream.broker in each.called:
@@ -176,7 +167,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < DIGITS_MAX else 0
         subscription = self.client.numbered(number)
         if not topic:
-            self._take_note(upstream, packet.payload)
+            self.take_note(upstream, packet.payload)
         if subscription is None or not topic:
             return
         qos = min(packet.qos, subscription.options.max_qos, key=lambda each: each.value)

@@ -43,7 +43,7 @@ from regraft.producers.agents.nats_upstream import Upstream
 from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.agent_names import ORDERS, PRIVATE, PUBLISHER_HEADER
-from regraft.schemas.agent_note import AgentNote, NoteKind, mark_of, note_bytes, note_of
+from regraft.schemas.agent_note import AgentNote, mark_of, note_bytes
 
 log = structlog.get_logger(__name__)
 
@@ -314,13 +314,13 @@ class NatsSession(ClientSession[Upstream]):
 
     def _take_own(self, upstream: Upstream, sid: bytes, frame: Frame) -> None:
         if sid == NOTES_SID:
-            self._take_note(upstream, frame)
+            self.take_note(upstream, frame.payload)
         elif sid == PRIVATE_SID:
             rest = frame.words[1].removeprefix(f"{PRIVATE}{self.client.name}.".encode())
             number, _, subject = rest.partition(b".")
             subscription = self.client.numbered(int(number)) if number.isdigit() and len(number) < DIGITS_MAX else None
             if not subject:
-                self._take_note(upstream, frame)
+                self.take_note(upstream, frame.payload)
             elif subscription is not None:
                 reply = frame.words[3] if len(frame.words) == 5 + (frame.words[0] == b"HMSG") else b""
                 raw = message_frame(subject, subscription.sid, reply, frame.headers_size, frame.payload)
@@ -328,13 +328,6 @@ class NatsSession(ClientSession[Upstream]):
                 self._take_message(upstream, Frame(words, frame.payload, raw))
         elif sid == FLUSH_SID:
             self.publishing.note_flush(frame.payload[frame.headers_size :])
-
-    def _take_note(self, upstream: Upstream, frame: Frame) -> None:
-        note = note_of(frame.payload)
-        if note is not None and note.kind is NoteKind.NAMED:
-            self.publishing.note_named(upstream.broker)
-        elif note is not None:
-            self.moves.take_note(upstream, note)
 
     def deliver(self, subscription: Subscription, raw: bytes) -> None:
         """Hand a message to the client."""

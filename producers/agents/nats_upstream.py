@@ -38,7 +38,7 @@ class Upstream(asyncio.Protocol):
     def __init__(self, address: BrokerAddress, owner: UpstreamOwner) -> None:
         self.broker, self._address, self._owner = address.broker, address, owner
         self.facts: dict[str, Any] = {}
-        self.is_ready = self.is_closing = self._is_full = False
+        self.is_ready = self.is_closing = False
         self.transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
         self._informed: asyncio.Future[None] = loop.create_future()
@@ -128,17 +128,13 @@ class Upstream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the connection unless it was asked for."""
         self._end(str(exc or self._refusal or "closed by the server"))
-        if self._is_full:
-            self.resume_writing()
 
     def pause_writing(self) -> None:
         """Report that the server is slow."""
-        self._is_full = True
         self._owner.hold_back(self, is_full=True)
 
     def resume_writing(self) -> None:
         """Report that it is no longer."""
-        self._is_full = False
         self._owner.hold_back(self, is_full=False)
 
     def _end(self, reason: str) -> None:

@@ -58,6 +58,27 @@ def test_nodes_of_an_earlier_version_move_a_client_too() -> None:
     run(steps)
 
 
+def test_a_client_waits_for_a_slow_broker_until_that_connection_is_fast_or_over() -> None:
+    """An earlier connection to the same broker that has yet to end says nothing about the present one."""
+
+    async def steps() -> None:
+        async with site_of("a.b") as site:
+            (session,) = site.agent.sessions
+            present = session.homes.upstreams["b01"]
+            earlier = nats_upstream.Upstream(session.homes.brokers["b01"], session)
+            present.pause_writing()
+            earlier.resume_writing()
+            assert session._holds == {"slow b01"}
+            present.resume_writing()
+            assert not session._holds
+            present.pause_writing()
+            site.brokers["b01"].connections[0].transport.abort()
+            await until(lambda: session.counts["reconnected"] == 1)
+            assert not session._holds
+
+    run(steps)
+
+
 @pytest.mark.parametrize(
     "line",
     [
