@@ -1,7 +1,8 @@
 """Apply one mutation to a private copy of the code and find out which check notices it.
 
 In: the tree, a mutation. Out: a Verdict: the test, scenario or seed that failed and after how long, that none did, or
-that the mutation is invalid (it cannot be imported, or fails because a name does not exist).
+that the mutation is invalid (it cannot be imported, fails because a name does not exist, or the checks themselves end
+without a result, which shows nothing).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class MutatedCopy:
         for name in COPIED:
             shutil.copytree(root / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(root / "pyproject.toml", folder)
+        self._errors = folder / "standard-error"
 
     def judge(self, mutation: Mutation, options: Options) -> Verdict:
         """Apply a mutation, run the checks that should notice it, and revert it."""
@@ -81,14 +83,15 @@ class MutatedCopy:
         part = mutation.overlay if mutation.overlay == AGENTS else part
         thoroughness = "thorough" if options.is_thorough else "quick"
         asked = [part, mutation.overlay, str(options.search_seconds), thoroughness]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.mutations.run_killers", *asked],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(self.folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        with self._errors.open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.mutations.run_killers", *asked],
+                cwd=self.folder,
+                env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(self.folder)},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         try:
             return self._read_output(process, options)
         finally:
@@ -108,7 +111,7 @@ class MutatedCopy:
             except queue.Empty:
                 return KILLED, f"{stage}: does not end", ""
             if not line:
-                return (INVALID if stage == "start" else KILLED), f"{stage}: the process died", ""
+                return INVALID, stage, f"the process died: {self._errors.read_text()}"
             record = json.loads(line)
             if "stage" in record:
                 stage = record["stage"]

@@ -187,8 +187,8 @@ def _failed_scenario(overlays: tuple[str, ...], *, is_slow: bool) -> dict[str, A
             result = Search(scenario.name, model, first, Bounds(seconds_max=SCENARIO_SECONDS_MAX)).run()
         except Exception as error:
             return {"killer": killer, "text": f"{type(error).__name__}: {error}"}
-        if result.error:
-            return {"killer": killer, "text": result.error}
+        if result.fault:
+            return {"killer": killer, "text": result.fault}
     return {"killer": ""}
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.mutations import run_killers
 from tests.mutations.kill_mutation import INVALID, KILLED, MutatedCopy, Options
 from tests.mutations.known_mutations import Mutation, known_mutations
 from tests.mutations.run_killers import DEATHS, SLOW, TESTS
+from tests.scenarios.model import tree_scenarios
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.scot_scenarios import SCOTS
+from tests.scenarios.model.search_states import Search
 from tests.scenarios.model.tree_scenarios import TREES
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +51,17 @@ def test_killers_name_tests_and_scenarios_that_exist() -> None:
     assert {scenario.name for scenario in TREES + RINGS + SCOTS} >= SLOW
 
 
+@pytest.mark.parametrize("fault", ["", "c never hears of it"])
+def test_scenarios_of_the_model_kill_by_what_they_find(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On correct code they find nothing; a mutation that none finds is left to the checks behind."""
+    scenario = next(each for each in TREES if each.name == "tree_early_end")
+    monkeypatch.setattr(tree_scenarios, "TREES", [scenario])
+    search = Search.run
+    monkeypatch.setattr(Search, "run", lambda self: replace(search(self), fault=fault))
+    failed = run_killers._failed_scenario(("tree",), is_slow=False)
+    assert failed == ({"killer": "model: tree_early_end", "text": fault} if fault else {"killer": ""})
+
+
 @pytest.mark.parametrize(
     ("name", "killer"),
     [
@@ -70,6 +85,7 @@ def test_a_missing_safeguard_is_noticed(copy: MutatedCopy, name: str, killer: st
         ("return", "pass", "times in controller/execute/transition.py, not once"),
         ("class SendCommand:", "class:", "not valid"),
         ("import msgspec", "import msgspec_is_not_there", "msgspec_is_not_there"),
+        ("import msgspec", "import os; os._exit(1)", "the process died"),
     ],
 )
 def test_a_mutation_that_cannot_run_does_not_count_as_killed(copy: MutatedCopy, old: str, new: str, text: str) -> None:
