@@ -33,6 +33,7 @@ TESTS = {
         "tests/producers/emulator/test_homes_in_turn.py",
         "tests/scenarios/test_rare_orders_scot.py",
         "tests/producers/brokers/test_tree_routing.py",
+        "tests/producers/brokers/test_leave_clients.py",
         "tests/producers/brokers/test_outside.py",
         "tests/producers/brokers/test_command_fence.py",
         "tests/producers/emulator/test_starting_point.py",
