@@ -23,6 +23,7 @@ from regraft.schemas.live_view import (
     view_of_parts,
 )
 from regraft.schemas.loop_verdict import LoopVerdict, judge_loop
+from regraft.schemas.shown_state import CostPoint
 
 ALERTS, VERSION = "alerts", "version"
 KEYS = (*VIEW_KEYS, ALERTS)  # The alert stage writes a plain JSON object.
@@ -49,6 +50,8 @@ class ViewReader:
         self._texts: dict[str, bytes] = {}
         self._values: dict[str, Any] = {}
         self._windows = WindowSeries(windows_max)
+        self._windows_max = windows_max
+        self._costs: dict[int, CostPoint] = {}  # By end of window, also those of earlier controllers.
         self.errors: dict[str, str] = {}
         self.news_ms: int | None = None
 
@@ -73,6 +76,8 @@ class ViewReader:
         self._values |= fresh
         if COUNTS in fresh:
             self.news_ms = fresh[COUNTS].time_ms
+        if "cost" in fresh:
+            shown["cost"] = self._costs_with(fresh["cost"])
         if fresh.keys() & {"window", "cost"}:
             shown["windows"] = self._windows_until_now()
         return shown
@@ -92,6 +97,13 @@ class ViewReader:
         except LiveViewError:
             return False  # Not JSON; reported when the part is read.
         return VERSION in self.errors
+
+    def _costs_with(self, points: Sequence[CostPoint]) -> list[CostPoint]:
+        """Add points to those of earlier controllers: a new leader begins without any, but charts share a time axis."""
+        self._costs |= {point.window_end_ms: point for point in points}
+        newest = sorted(self._costs)[-self._windows_max :]
+        self._costs = {end_ms: self._costs[end_ms] for end_ms in newest}
+        return list(self._costs.values())
 
     def _windows_until_now(self) -> Sequence[Any]:
         counts = self._values.get(COUNTS)

@@ -48,6 +48,19 @@ def test_windows_are_bounded() -> None:
     ]
 
 
+def test_costs_of_an_earlier_controller_stay_shown_as_long_as_its_windows() -> None:
+    """A new leader begins with its own; both charts have the same time axis, and the same bound."""
+    document = written_document()
+    later = {**document, "cost": document["cost"][-1:]}
+    reader = ViewReader(100)
+    first = reader.read(view_texts(document))
+    assert len(first["cost"]) == len(document["cost"]) > 1
+    second = reader.read(view_texts(later))
+    assert second["cost"] == first["cost"]
+    assert [point.window_end_ms for point in second["cost"]] == [point.window_end_ms for point in second["windows"]]
+    assert len(ViewReader(3).read(view_texts(document))["cost"]) == 3
+
+
 def test_an_unreadable_text_leaves_the_part_unchanged() -> None:
     """It is reported in a sentence until the text is readable again."""
     reader = ViewReader(100)
