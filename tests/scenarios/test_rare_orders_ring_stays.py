@@ -91,6 +91,28 @@ def test_end_of_a_stay_that_waits_does_not_end_the_earlier_one() -> None:
     assert overlay.answered(Outcome.DRAINED) == LIVING
 
 
+def test_the_end_of_a_stay_that_waits_releases_nothing_of_the_earlier_one() -> None:
+    """It comes from b1 in the older epoch, ahead of the last notification that the earlier stay published there."""
+    overlay = TwoStays()
+    overlay.publish("b3", "p", topic=AT_B2)
+    overlay.cross("b3", "b0")
+    overlay.kill("b4")
+    overlay.notice()
+    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(AT_B2), 1))
+    overlay.run_alive(OLD_WAY)
+    overlay.change(PREPARE, [OLD_WAY])
+    overlay.change(ACTIVATE, [OLD_WAY], ["b3"])
+    overlay.publish("b3", "p", topic=AT_B2)
+    overlay.run_alive(OLD_WAY)
+    overlay.feed("b1", None, UnadvertiseRequest("p", 1))
+    overlay.run_alive(OLD_WAY)
+    assert overlay.got == []
+    overlay.change(ACTIVATE, [OLD_WAY])
+    overlay.run_alive()
+    assert overlay.got == [("s", "p", 0), ("s", "p", 1)]
+    assert overlay.answered(Outcome.DRAINED) == LIVING
+
+
 def test_a_stay_that_begins_in_the_older_epoch_waits_in_the_newer_one() -> None:
     """The earlier one ends in both; in the newer epoch, over another path, its last notification is still to come."""
     overlay = TwoStays()
