@@ -260,7 +260,7 @@ def settings() -> str:
         ["# Settings", "", MADE],
         [
             "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
-            "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. `none` means: no value.",
+            'file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. `"none"` means: no value.',
             "`regraft init` writes a short file, `regraft settings --example` one with all settings, also those of",
             "planners, demo and emulator, which are not listed here.",
         ],
