@@ -68,6 +68,7 @@ TESTS = {
         "tests/scenarios/test_rare_orders_scot.py",
         "tests/scenarios/test_rare_orders_scot_plans.py",
         "tests/scenarios/test_rare_orders_scot_kept.py",
+        "tests/scenarios/test_clients_left_behind.py::test_nothing_of_the_old_epoch_is_lost_to_clients_left_behind",
         "tests/scenarios/test_living_brokers_declared_dead.py",
         "tests/scenarios/test_late_reports_of_links.py",
         "tests/producers/emulator/test_homes_in_turn.py",
