@@ -63,7 +63,7 @@ def test_the_sums_of_an_annealing_are_those_of_its_trees(seed: int) -> None:
 
     costs.kernels = replace(costs.kernels, anneal_links=recorded)  # type: ignore[type-var]
     anneal(costs, Search(BUDGET, 6, costs.loads_per_s + 1, None, frozenset(costs.links), 9), random.Random(seed))
-    (((ends, side, only, crossings, loads, *_), (best, saved, words)),) = calls
+    (((ends, side, thrice, crossings, loads, *_), (best, saved, words)),) = calls
     at_best, at_last = tree_of(costs, best), tree_of(costs, ends)
     length_s = float(sets.spans_s.sum())
     assert 0 < words <= BUDGET + 100_000
@@ -73,7 +73,7 @@ def test_the_sums_of_an_annealing_are_those_of_its_trees(seed: int) -> None:
     assert at_last.loads_per_s * length_s == pytest.approx(loads[:, 0])
     ways = np.array([[2 * number, 2 * number + 1] for number in order]).ravel()
     assert (at_last.side[ways] == side).all()
-    assert (at_last.only[ways] == only).all()
+    assert (at_last.thrice == thrice).all()
 
 
 def tree_of(costs: TreeCosts, ends: np.ndarray[Any, Any]) -> TreeCosts:

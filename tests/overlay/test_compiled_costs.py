@@ -50,7 +50,7 @@ def both_of(inventory: Inventory, sets: WeightedSets | SpanSets) -> tuple[TreeCo
 
 def assert_same(first: TreeCosts, second: TreeCosts) -> None:
     assert first.links == second.links
-    for name in ("ends", "side", "only", "costs_by_span", "loads_per_s", "crossings_by_span", "degrees"):
+    for name in ("ends", "side", "thrice", "costs_by_span", "loads_per_s", "crossings_by_span", "degrees"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes(), name
 
 

@@ -128,7 +128,7 @@ def test_lent_costs_come_back_as_they_were(drawn: Drawn, seed: int) -> None:
             tree = tree.replaced(tree.epoch + 1, [swap.removed], [swap.added])
         assert lent.links == tree.links
     assert costs.links == links
-    for name in ("ends", "side", "only", "costs_by_span", "loads_per_s", "crossings_by_span", "degrees"):
+    for name in ("ends", "side", "thrice", "costs_by_span", "loads_per_s", "crossings_by_span", "degrees"):
         assert getattr(costs, name).tobytes() == getattr(before, name).tobytes(), name
 
 
@@ -211,5 +211,5 @@ def test_undoing_swaps_restores_the_counts_exactly(drawn: Drawn, seed: int) -> N
         assert (tree.loads_per_s == copied.loads_per_s).all()
         assert (tree.ends == copied.ends).all()
         assert (tree.side == copied.side).all()
-        assert (tree.only == copied.only).all()
+        assert (tree.thrice == copied.thrice).all()
         assert (tree.crossings() == copied.crossings()).all()

@@ -45,7 +45,7 @@ class Tree(NamedTuple):
 
     ends: Places
     side: Words
-    only: Words
+    thrice: Words
     crossings: Floats
     loads: Floats
     above: Places
@@ -168,10 +168,10 @@ def _walk_cost(tree: Tree, prices: Prices, cycle: Cycle, cut: int, end: int, way
         last, is_first = _link_from(tree, tail, head), place == cut
         behind, kept = np.uint64(0), np.uint64(0)
         for word in range(len(cycle.crossing)):
-            crossing, weight = cycle.crossing[word], prices.weights[word, 0]
-            behind += _bits(crossing & tree.side[last, word]) * weight
+            beyond, weight = cycle.crossing[word] & tree.side[last, word], prices.weights[word, 0]
+            behind += _bits(beyond) * weight
             if is_living:
-                narrowed = (crossing if is_first else cycle.alone[word]) & tree.only[last, word]
+                narrowed = (beyond if is_first else cycle.alone[word] & beyond) & ~tree.thrice[tail, word]
                 cycle.alone[word] = narrowed
                 kept += _bits(narrowed) * weight
         alpha, beta, is_living = crossings - np.float64(behind), np.float64(kept), bool(kept)
@@ -241,7 +241,7 @@ def _exchange(tree: Tree, prices: Prices, cycle: Cycle, count: int, cut: int) ->
     for place in range(count - 1):
         onward[place] = _link_from(tree, line[place], line[place + 1])
     update_line(
-        tree.ends, line, onward, prices.words, prices.weights, NO_PLACES, NO_PLACES, NO_COUNTS, tree.side, tree.only,
+        tree.ends, line, onward, prices.words, prices.weights, NO_PLACES, NO_PLACES, NO_COUNTS, tree.side, tree.thrice,
         tree.loads, tree.crossings,
     )  # fmt: skip
 
@@ -289,7 +289,7 @@ def _try(
     types.uint64, types.float64, types.intp, types.intp,
 )  # fmt: skip
 def anneal_links(
-    ends: Places, side: Words, only: Words, crossings: Floats, loads: Floats,
+    ends: Places, side: Words, thrice: Words, crossings: Floats, loads: Floats,
     words: Words, weights: Weights, link_cost: Floats, processing: Floats,
     nearest: Places, is_present: Flags, degree_max: int, links_max: int, loads_max: Floats,
     seed: int, threshold: float, tries_max: int, words_max: int,
@@ -301,7 +301,7 @@ def anneal_links(
     """
     brokers = len(processing)
     places = np.empty(brokers, dtype=np.intp), np.empty(brokers, dtype=np.intp), np.empty(brokers, dtype=np.intp)
-    tree = Tree(ends, side, only, crossings, loads, *places, np.zeros(1, dtype=np.intp))
+    tree = Tree(ends, side, thrice, crossings, loads, *places, np.zeros(1, dtype=np.intp))
     prices = Prices(words, weights, link_cost, processing)
     limits = Limits(nearest, is_present, degree_max, links_max, loads_max)
     counts, bits = np.empty((2, brokers)), np.empty((2, words.shape[1]), dtype=np.uint64)

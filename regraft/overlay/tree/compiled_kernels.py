@@ -3,9 +3,9 @@
 In: arrays of a tree, its sets and its inventory. Out: the same numbers, bit for bit: counts are integers, which any
 order adds up exactly (``WeightedSets.whole_weights``), and costs are added in the order of the numpy code. Importing
 this module compiles it, or loads what an earlier process compiled; :mod:`overlay.tree.compiled_costs` does so. A
-directed link is a number as in ``TreeCosts``; ``ends`` has shape (links, 2), ``side`` and ``only`` (directed links,
-words), ``crossings`` (links, spans), ``loads`` (brokers, spans). What a bit stands for is in ``weights`` (words, spans)
-or, unless these are empty, in ``starts``, ``spans`` and ``counts`` (``WholeCounts``).
+directed link is a number as in ``TreeCosts``; ``ends`` has shape (links, 2), ``side`` (directed links, words),
+``thrice`` (brokers, words), ``crossings`` (links, spans), ``loads`` (brokers, spans). What a bit stands for is in
+``weights`` (words, spans) or, unless these are empty, in ``starts``, ``spans`` and ``counts`` (``WholeCounts``).
 """
 
 from __future__ import annotations
@@ -61,21 +61,85 @@ def _bits(word: np.uint64) -> np.uint64:
 
 
 @_compiled()
-def _add_up(
-    bits: np.uint64, word: int, weights: Weights, starts: Places, spans: Places, counts: Floats, onto: Floats
-) -> None:
-    """Add to ``onto`` (spans,) what the bits of a word stand for."""
+def _add_up(row: Words, weights: Weights, starts: Places, spans: Places, counts: Floats, onto: Floats) -> None:
+    """Add to ``onto`` (spans,) what the bits of a row stand for."""
     if not len(starts):
-        number = _bits(bits)
         for span in range(weights.shape[1]):
-            onto[span] += np.float64(number * weights[word, span])
+            total = np.uint64(0)
+            for word in range(len(row)):
+                total += _bits(row[word]) * weights[word, span]
+            onto[span] += np.float64(total)
         return
-    while bits:
-        rest = bits & (bits - np.uint64(1))
-        bit = 64 * word + np.intp(_bits((bits ^ rest) - np.uint64(1)))
-        for entry in range(starts[bit], starts[bit + 1]):
-            onto[spans[entry]] += counts[entry]
-        bits = rest
+    for word in range(len(row)):
+        bits = row[word]
+        while bits:
+            rest = bits & (bits - np.uint64(1))
+            bit = 64 * word + np.intp(_bits((bits ^ rest) - np.uint64(1)))
+            for entry in range(starts[bit], starts[bit + 1]):
+                onto[spans[entry]] += counts[entry]
+            bits = rest
+
+
+@_compiled()
+def _or(row: Words, other: Words) -> None:
+    """Set the bits of another row as well; loops over whole rows, such as this one, become vector instructions."""
+    for word in range(len(row)):
+        row[word] |= other[word]
+
+
+@_compiled()
+def _copy(row: Words, other: Words) -> None:
+    """Set a row to another one."""
+    for word in range(len(row)):
+        row[word] = other[word]
+
+
+@_compiled()
+def _and(row: Words, one: Words, other: Words) -> None:
+    """Set a row to what two others have in common."""
+    for word in range(len(row)):
+        row[word] = one[word] & other[word]
+
+
+@_compiled()
+def _narrow(row: Words, alone: Words, wanted: Words, thrice: Words) -> None:
+    """Set a row to what of ``alone`` is wanted behind a link, and in at most one other direction before it."""
+    for word in range(len(row)):
+        row[word] = alone[word] & wanted[word] & ~thrice[word]
+
+
+@_compiled()
+def _weight(row: Words, weights: Words) -> np.uint64:
+    """Return how many notifications the bits of a row stand for."""
+    total = np.uint64(0)
+    for word in range(len(row)):
+        total += _bits(row[word]) * weights[word]
+    return total
+
+
+@_compiled()
+def _common_weight(row: Words, other: Words, weights: Words) -> np.uint64:
+    """Return the same of what two rows have in common."""
+    total = np.uint64(0)
+    for word in range(len(row)):
+        total += _bits(row[word] & other[word]) * weights[word]
+    return total
+
+
+@_compiled()
+def _count_direction(once: Words, twice: Words, thrice: Words, wanted: Words) -> None:
+    """Add what is wanted in another direction to what is wanted in at least one, two and three."""
+    for word in range(len(once)):
+        thrice[word] |= twice[word] & wanted[word]
+        twice[word] |= once[word] & wanted[word]
+        once[word] |= wanted[word]
+
+
+@_compiled()
+def _set_above(above: Words, once: Words, twice: Words, below: Words) -> None:
+    """Set what is wanted above a child: below it only if another direction of its parent wants it as well."""
+    for word in range(len(above)):
+        above[word] = twice[word] | (once[word] & ~below[word])
 
 
 @_compiled()
@@ -98,8 +162,8 @@ def _grouped(ends: Places, brokers: int) -> tuple[Places, Places]:
 
 @_compiled()
 def _walk(
-    cut: int, ends: Places, starts: Places, links_of: Places, crossing: Words, count: float, side: Words, only: Words,
-    weights: NDArray[np.uint64], link_cost: Floats, processing: Floats, onto: Floats, alone: Words, stack: Places,
+    cut: int, ends: Places, starts: Places, links_of: Places, crossing: Words, count: float, side: Words, thrice: Words,
+    weights: Words, link_cost: Floats, processing: Floats, onto: Floats, alone: Words, stack: Places,
     changes: Floats,
 ) -> None:  # fmt: skip
     """Set the change of cost of attaching the moved side at each broker behind a cut; see ``walk_cuts``.
@@ -110,8 +174,7 @@ def _walk(
     for broker in range(len(onto)):
         onto[broker] = np.inf
     onto[ends[cut >> 1, 1 - (cut & 1)]] = 0.0
-    for word in range(len(weights)):
-        alone[0, word] = crossing[word]
+    _copy(alone[0], crossing)
     changes[0] = 0.0
     stack[0, 0], stack[0, 1], top, living = cut, 0, 1, 0
     while top:
@@ -119,15 +182,11 @@ def _walk(
         last, depth = stack[top, 0], stack[top, 1]
         tail, head = ends[last >> 1, last & 1], ends[last >> 1, 1 - (last & 1)]
         if depth:
-            behind, kept = np.uint64(0), np.uint64(0)
-            for word in range(len(weights)):
-                behind += _bits(crossing[word] & side[last, word]) * weights[word]
+            behind, kept = _common_weight(crossing, side[last], weights), np.uint64(0)
             living = min(living, depth - 1)
             if living == depth - 1:
-                for word in range(len(weights)):
-                    narrowed = alone[depth - 1, word] & only[last, word]
-                    alone[depth, word] = narrowed
-                    kept += _bits(narrowed) * weights[word]
+                _narrow(alone[depth], alone[depth - 1], side[last], thrice[tail])
+                kept = _weight(alone[depth], weights)
                 if kept:
                     living = depth
             alpha, beta = count - np.float64(behind), np.float64(kept)
@@ -166,7 +225,7 @@ def _best_pair(
 
 @_compiled(LINKS, PLACES, BITS, BITS, WEIGHTS, COSTS, COSTS, _read(types.float64, 1), _read(types.boolean, 1))
 def best_links(
-    ends: Places, numbers: Places, side: Words, only: Words, weights: Weights, crossings: Floats, link_cost: Floats,
+    ends: Places, numbers: Places, side: Words, thrice: Words, weights: Weights, crossings: Floats, link_cost: Floats,
     processing: Floats, is_full: Flags,
 ) -> tuple[Floats, Places]:  # fmt: skip
     """Return for each of these links what the best link in its place saves in total, and that one's ends.
@@ -189,12 +248,11 @@ def best_links(
         a, b, count = ends[number, 0], ends[number, 1], 0.0
         for span in range(crossings.shape[1]):
             count += crossings[number, span]
-        for word in range(length):
-            crossing[word] = side[2 * number, word] & side[2 * number + 1, word]
+        _and(crossing, side[2 * number], side[2 * number + 1])
         for way in range(2):
             cut, onto, end = 2 * number + way, (onto_a if way else onto_b), (a if way else b)
             _walk(
-                cut, ends, starts, links_of, crossing, count, side, only, whole, link_cost, processing, onto, alone,
+                cut, ends, starts, links_of, crossing, count, side, thrice, whole, link_cost, processing, onto, alone,
                 stack, changes,
             )  # fmt: skip
             for broker in range(brokers):
@@ -206,10 +264,10 @@ def best_links(
     return saved, added
 
 
-@_compiled(types.intp, PLACES, types.intp, BITS, WEIGHTS, PLACES, PLACES, COUNTS, BITS, BITS, COSTS, COSTS)
+@_compiled(LINKS, types.intp, PLACES, types.intp, BITS, WEIGHTS, PLACES, PLACES, COUNTS, BITS, BITS, COSTS, COSTS)
 def count_steps(
-    number: int, outward: Places, near: int, words: Words, weights: Weights, starts: Places, spans: Places,
-    counts: Floats, side: Words, only: Words, loads: Floats, crossings: Floats,
+    ends: Places, number: int, outward: Places, near: int, words: Words, weights: Weights, starts: Places,
+    spans: Places, counts: Floats, side: Words, thrice: Words, loads: Floats, crossings: Floats,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Return alpha and beta of each step of both walks outward from a cut link, shape (steps, spans).
 
@@ -218,52 +276,35 @@ def count_steps(
     length, width = side.shape[1], crossings.shape[1]
     alpha, beta = np.empty((len(outward), width)), np.zeros((len(outward), width))
     behind = np.empty(width)
-    crossing, alone = np.empty(length, dtype=np.uint64), np.empty(length, dtype=np.uint64)
-    for word in range(length):
-        crossing[word] = side[2 * number, word] & side[2 * number + 1, word]
+    crossing, beyond, alone = np.empty((3, length), dtype=np.uint64)
+    _and(crossing, side[2 * number], side[2 * number + 1])
     for step in range(len(outward)):
-        last, is_first, kept = outward[step], step == 0 or step == near, beta[step]
+        last, before = outward[step], crossing if step == 0 or step == near else alone
         behind[:] = 0.0
-        for word in range(length):
-            alone[word] = (crossing[word] if is_first else alone[word]) & only[last, word]
-            _add_up(crossing[word] & side[last, word], word, weights, starts, spans, counts, behind)
-            _add_up(alone[word], word, weights, starts, spans, counts, kept)
+        _and(beyond, crossing, side[last])
+        _add_up(beyond, weights, starts, spans, counts, behind)
+        _narrow(alone, before, side[last], thrice[ends[last >> 1, last & 1]])
+        _add_up(alone, weights, starts, spans, counts, beta[step])
         for span in range(width):
             alpha[step, span] = crossings[number, span] - behind[span]
     return alpha, beta
 
 
 @_compiled()
-def _count_directions(
-    broker: int, above: int, outward: Places, words: Words, weights: Weights, starts: Places, spans: Places,
-    counts: Floats, side: Words, only: Words, loads: Floats,
-) -> None:  # fmt: skip
-    """Update what at most one other direction of a broker wants, and its load; see ``TreeCosts``.
-
-    Unless ``above`` is -1, it is the link to its parent, if any, and what is wanted above its children is set as well.
-    """
-    load = loads[broker]
-    load[:] = 0.0
-    for word in range(words.shape[1]):
-        once, twice, thrice = words[broker, word], np.uint64(0), np.uint64(0)
-        for number in outward:
-            wanted = side[number, word]
-            thrice |= twice & wanted
-            twice |= once & wanted
-            once |= wanted
-        for number in outward:
-            only[number, word] = side[number, word] & ~thrice
-            if above != -1 and number != above:
-                side[number ^ 1, word] = twice | (once & ~side[number, word])
-        _add_up(words[broker, word] | twice, word, weights, starts, spans, counts, load)
+def _count_directions(own: Words, outward: Places, side: Words, once: Words, twice: Words, thrice: Words) -> None:
+    """Set what at least one, two and three directions of a broker want, ``own`` being what it wants itself."""
+    for word in range(len(own)):
+        once[word], twice[word], thrice[word] = own[word], 0, 0
+    for number in outward:
+        _count_direction(once, twice, thrice, side[number])
 
 
 @_compiled(LINKS, PLACES, PLACES, BITS, WEIGHTS, PLACES, PLACES, COUNTS, SIDES, SIDES, NUMBERS, NUMBERS)
 def fill_tree(
     ends: Places, order: Places, parents: Places, words: Words, weights: Weights, starts: Places, spans: Places,
-    counts: Floats, side: Words, only: Words, loads: Floats, crossings: Floats,
+    counts: Floats, side: Words, thrice: Words, loads: Floats, crossings: Floats,
 ) -> None:  # fmt: skip
-    """Compute everything from what brokers want, in place; ``side`` is to be 0.
+    """Compute everything from what brokers want, in place; ``side``, ``loads`` and ``crossings`` are to be 0.
 
     ``order`` (brokers,) has the root first and each parent before its children. Cost O(brokers * words).
     """
@@ -276,55 +317,57 @@ def fill_tree(
                 down[head] = 2 * number + way
     for place in range(len(order) - 1, 0, -1):
         broker = order[place]
-        link, onto = down[broker], down[parents[broker]]
-        for word in range(words.shape[1]):
-            side[link, word] |= words[broker, word]
-        if onto >= 0:
-            for word in range(words.shape[1]):
-                side[onto, word] |= side[link, word]
+        _or(side[down[broker]], words[broker])
+        if parents[broker] != root:
+            _or(side[down[parents[broker]]], side[down[broker]])
+    once, twice = np.empty((2, words.shape[1]), dtype=np.uint64)
     for broker in order:
         outward, above = links_of[begins[broker] : begins[broker + 1]], down[broker] ^ 1
-        _count_directions(broker, above, outward, words, weights, starts, spans, counts, side, only, loads)
+        _count_directions(words[broker], outward, side, once, twice, thrice[broker])
+        for number in outward:
+            if number != above:
+                _set_above(side[number ^ 1], once, twice, side[number])
+        _or(twice, words[broker])
+        _add_up(twice, weights, starts, spans, counts, loads[broker])
     for number in range(len(ends)):
-        crossing = crossings[number]
-        crossing[:] = 0.0
-        for word in range(words.shape[1]):
-            both = side[2 * number, word] & side[2 * number + 1, word]
-            _add_up(both, word, weights, starts, spans, counts, crossing)
+        _and(once, side[2 * number], side[2 * number + 1])
+        _add_up(once, weights, starts, spans, counts, crossings[number])
 
 
 @_compiled(LINKS, PLACES, PLACES, BITS, WEIGHTS, PLACES, PLACES, COUNTS, SIDES, SIDES, NUMBERS, NUMBERS)
 def update_line(
     ends: Places, line: Places, onward: Places, words: Words, weights: Weights, starts: Places, spans: Places,
-    counts: Floats, side: Words, only: Words, loads: Floats, crossings: Floats,
+    counts: Floats, side: Words, thrice: Words, loads: Floats, crossings: Floats,
 ) -> None:  # fmt: skip
     """Recompute, in place, everything that changes with the links of a line of brokers, ``onward`` along it."""
     begins, links_of = _grouped(ends, len(words))
     is_on_line = np.zeros(2 * len(ends), dtype=np.bool_)
     for number in onward:
         is_on_line[number] = is_on_line[number ^ 1] = True
-    length = words.shape[1]
-    branches = np.empty((len(line), length), dtype=np.uint64)  # Wanted at each broker of the line or off the line.
-    before = np.zeros((len(line) + 1, length), dtype=np.uint64)  # Wanted before each broker of the line.
+    branches = np.empty((len(line), words.shape[1]), dtype=np.uint64)  # Wanted at each broker or off the line.
+    before = np.zeros((len(line) + 1, words.shape[1]), dtype=np.uint64)  # Wanted before each broker of the line.
     for place in range(len(line)):
         broker = line[place]
-        for word in range(length):
-            branches[place, word] = words[broker, word]
+        _copy(branches[place], words[broker])
         for at in range(begins[broker], begins[broker + 1]):
             if not is_on_line[links_of[at]]:
-                for word in range(length):
-                    branches[place, word] |= side[links_of[at], word]
-        for word in range(length):
-            before[place + 1, word] = before[place, word] | branches[place, word]
-    after = np.zeros(length, dtype=np.uint64)
+                _or(branches[place], side[links_of[at]])
+        _copy(before[place + 1], branches[place])
+        _or(before[place + 1], before[place])
+    after, both = np.zeros((2, words.shape[1]), dtype=np.uint64)
     for place in range(len(line) - 1, 0, -1):
         number = onward[place - 1]
-        crossing = crossings[number >> 1]
-        crossing[:] = 0.0
-        for word in range(length):
-            after[word] |= branches[place, word]
-            side[number, word], side[number ^ 1, word] = after[word], before[place, word]
-            _add_up(after[word] & before[place, word], word, weights, starts, spans, counts, crossing)
+        _or(after, branches[place])
+        _copy(side[number], after)
+        _copy(side[number ^ 1], before[place])
+        _and(both, after, before[place])
+        crossings[number >> 1, :] = 0.0
+        _add_up(both, weights, starts, spans, counts, crossings[number >> 1])
+    once, twice = np.empty((2, words.shape[1]), dtype=np.uint64)
     for broker in line:
-        outward = links_of[begins[broker] : begins[broker + 1]]
-        _count_directions(broker, -1, outward, words, weights, starts, spans, counts, side, only, loads)
+        _count_directions(
+            words[broker], links_of[begins[broker] : begins[broker + 1]], side, once, twice, thrice[broker]
+        )
+        _or(twice, words[broker])
+        loads[broker, :] = 0.0
+        _add_up(twice, weights, starts, spans, counts, loads[broker])

@@ -73,7 +73,7 @@ class TreeCosts:
         self._above: list[int] = self.rooted.parents.tolist()  # Next broker towards a root, which is its own.
         shape = (2 * len(ends), sets.words.shape[1])
         self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at or behind the far end of a directed link.
-        self.only = np.zeros(shape, dtype=np.uint64)  # Of that, what at most one other direction of the near end wants.
+        self.thrice = np.empty_like(sets.words)  # Wanted in at least three directions of a broker, itself being one.
         self._loads = np.zeros((len(inventory.brokers), len(sets.spans_s)))
         self._crossings = np.zeros((len(ends), len(sets.spans_s)))
         self._costs: Floats = np.zeros(len(sets.spans_s))
@@ -88,7 +88,7 @@ class TreeCosts:
         copied = object.__new__(TreeCosts)
         copied.inventory, copied.sets, copied._row = self.inventory, self.sets, self._row
         copied.kernels = self.kernels
-        copied.ends, copied.side, copied.only = self.ends.copy(), self.side.copy(), self.only.copy()
+        copied.ends, copied.side, copied.thrice = self.ends.copy(), self.side.copy(), self.thrice.copy()
         copied._peers = [dict(peers) for peers in self._peers]
         copied._above, copied._last = self._above.copy(), self._last
         copied._loads = self._loads.copy()
@@ -238,7 +238,6 @@ class TreeCosts:
         tree = self.rooted
         children = np.flatnonzero(tree.parents != np.arange(len(tree.parents)))
         down = np.array([self._peers[tree.parents[child]][child] for child in children.tolist()], dtype=np.intp)
-        tails = self.directed_ends()[0]
         at_once = max(WORDS_AT_ONCE // len(tree.parents), 1)
         for at in range(0, len(columns), at_once):
             chunk = columns[at : at + at_once]
@@ -250,7 +249,7 @@ class TreeCosts:
             if sign > 0:
                 self.side[np.ix_(down, chunk)] = below[children]
                 self.side[np.ix_(down ^ 1, chunk)] = above[children]
-                self.only[:, chunk] = self.side[:, chunk] & ~thrice[tails]
+                self.thrice[:, chunk] = thrice
         self._add_costs()
 
     def _fill(self, kernels: Kernels) -> None:
@@ -263,7 +262,7 @@ class TreeCosts:
     def _arrays(self) -> tuple[Any, ...]:
         """Return what is wanted, how it is counted and all counts, as compiled loops take them."""
         assert self.sets.whole is not None, "kernels are for sets that they count exactly"
-        return self.sets.words, *self.sets.whole, self.side, self.only, self._loads, self._crossings
+        return self.sets.words, *self.sets.whole, self.side, self.thrice, self._loads, self._crossings
 
     def _add_costs(self) -> None:
         costs = self.inventory.link_cost[self.ends[:, 0], self.ends[:, 1]]
@@ -299,13 +298,12 @@ class TreeCosts:
         """Update what is wanted in at least two and three directions of a broker, itself being one."""
         once = self.sets.words[broker].copy()
         twice, thrice = np.zeros_like(once), np.zeros_like(once)
-        outward = list(self._peers[broker].values())
-        for number in outward:
+        for number in self._peers[broker].values():
             wanted = self.side[number]
             thrice |= twice & wanted
             twice |= once & wanted
             once |= wanted
-        self.only[outward] = self.side[outward] & ~thrice
+        self.thrice[broker] = thrice
         self._loads[broker] = self.sets.counts(self.sets.words[broker] | twice)
 
     def _path(self, source: int, target: int) -> list[int]:
@@ -347,16 +345,17 @@ class TreeCosts:
             return self._steps(near, near, far), self._steps(far, near, far)
         outward = [self._peers[a][b] for walk in (near, far) for a, b in pairwise(walk)]
         cut, split = self._peers[near[0]][far[0]] // 2, len(near) - 1
-        alpha, beta = self.kernels.count_steps(cut, np.array(outward, dtype=np.intp), split, *self._arrays())
+        alpha, beta = self.kernels.count_steps(self.ends, cut, np.array(outward, dtype=np.intp), split, *self._arrays())
         return (alpha[:split], beta[:split]), (alpha[split:], beta[split:])
 
     def _steps(self, walk: list[int], near: list[int], far: list[int]) -> tuple[Floats, Floats]:
         """Return alpha and beta of each step of a walk outward from the cut, shape (steps, spans)."""
         number = self._peers[near[0]][far[0]]
         crossing = self.side[number] & self.side[number ^ 1]
-        outward = [self._peers[a][b] for a, b in pairwise(walk)]
-        alone: Words = np.bitwise_and.accumulate(np.concatenate([crossing[None], self.only[outward]]), axis=0)[1:]
-        alpha = self._crossings[number // 2] - self.sets.counts(crossing & self.side[outward])
+        behind = self.side[[self._peers[a][b] for a, b in pairwise(walk)]]
+        only = behind & ~self.thrice[walk[:-1]]
+        alone: Words = np.bitwise_and.accumulate(np.concatenate([crossing[None], only]), axis=0)[1:]
+        alpha = self._crossings[number // 2] - self.sets.counts(crossing & behind)
         return alpha, self.sets.counts(alone)
 
     def _priced(self, swap: LinkSwap) -> _PricedSwap:

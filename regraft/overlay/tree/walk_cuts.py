@@ -43,7 +43,7 @@ def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Pl
         parent, last = _extended_walks(last, starts, links_of, heads)
         row, own = row[parent], own[parent]
         alpha = crossings[row] - pairs.counts_behind(costs.side, row, last, weights)
-        kept, beta, alone = _narrowed(alone, own, costs.only, last, weights)
+        kept, beta, alone = _narrowed(alone, own, costs, last, weights)
         link_cost = inventory.link_cost[tails[last], heads[last]]
         step = (alpha - beta) * link_cost + alpha * processing[heads[last]] - beta * processing[tails[last]]
         change, own = change[parent] + step, kept
@@ -108,18 +108,19 @@ def _rows_at_once(words: Words) -> int:
 
 
 def _narrowed(
-    alone: Words, own: Places, only: Words, last: Places, weights: NDArray[np.float32]
+    alone: Words, own: Places, costs: TreeCosts, last: Places, weights: NDArray[np.float32]
 ) -> tuple[Places, Floats, Words]:
     """Return the row of each walk's narrowed set (-1 if empty), the set's weight, and all sets that are not empty."""
     places, beta = np.full(len(own), -1, dtype=np.intp), np.zeros(len(own))
     parts: list[Words] = []
     living = np.flatnonzero(own >= 0)
-    rows = _rows_at_once(alone)
+    rows, tails = _rows_at_once(alone), costs.directed_ends()[0]
     kept = 0
     for at in range(0, len(living), rows):
         chunk = living[at : at + rows]
         narrowed = alone[own[chunk]]
-        narrowed &= only[last[chunk]]
+        narrowed &= costs.side[last[chunk]]
+        narrowed &= ~costs.thrice[tails[last[chunk]]]
         weight = weighed(narrowed, weights)[:, 0]
         beta[chunk] = weight
         full = np.flatnonzero(weight)

@@ -54,7 +54,7 @@ def anneal(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | 
     caps_per_s = np.full(brokers, np.inf) if search.load_max_per_s is None else search.load_max_per_s
     heat_per_s = HEAT_SHARE * min(1.0, HEAT_BROKERS / brokers) * costs.cost_per_s / len(costs.ends)
     ends, saved, words = costs.kernels.anneal_links(
-        *(costs.ends.copy(), costs.side.copy(), costs.only.copy()),
+        *(costs.ends.copy(), costs.side.copy(), costs.thrice.copy()),
         *(costs.crossings()[:, None], costs.loads_per_s[:, None] * length_s),
         *(costs.sets.words, np.ascontiguousarray(by_span.sum(axis=1, dtype=np.uint32)[:, None])),
         *(costs.inventory.link_cost, costs.inventory.processing_cost),

@@ -177,7 +177,7 @@ def _best_links(costs: TreeCosts, numbers: Places, is_full: Flags) -> tuple[Floa
     """
     link_cost, processing = costs.inventory.link_cost, costs.inventory.processing_cost
     if costs.kernels is not None:
-        tree = costs.side, costs.only, costs.weighted.whole_weights, costs.crossings_by_span
+        tree = costs.side, costs.thrice, costs.weighted.whole_weights, costs.crossings_by_span
         return costs.kernels.best_links(costs.ends, numbers, *tree, link_cost, processing, is_full)
     change = np.full((2 * len(numbers), len(processing)), np.inf)
     for rows, places, walked in walk_cuts(costs, np.stack([2 * numbers, 2 * numbers + 1], axis=1).ravel()):
