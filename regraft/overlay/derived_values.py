@@ -1,7 +1,8 @@
 """Derived values: what an immutable object computes of itself on first use, handed on instead of computed again.
 
 A value is named by the property itself (``TreeState.sets``): one that was renamed is an error, not a cache that stays
-empty without notice. No other module reaches into an object's ``__dict__``.
+empty without notice. :class:`KeptField` keeps a field in a smaller form. No other module reaches into an object's
+``__dict__``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,20 @@ def fill_in(target: object, value: derived_value[Value], known: Value) -> None:
 def _name(value: derived_value[Any]) -> str:
     assert value.attrname is not None, "a derived value is defined in a class"
     return value.attrname
+
+
+class KeptField(Generic[Value]):
+    """A descriptor for a field of a dataclass that is kept as what ``pack`` returns, and unpacked when it is read."""
+
+    def __init__(self, name: str, pack: Callable[[Value], Callable[[], Value]]) -> None:
+        self._name, self._pack = f"_{name}", pack
+
+    def __get__(self, instance: object, owner: type) -> Value:
+        unpacked: Callable[[], Value] = instance.__dict__[self._name]
+        return unpacked()
+
+    def __set__(self, instance: object, value: Value) -> None:
+        instance.__dict__[self._name] = self._pack(value)
 
 
 class LastResult(Generic[Key, Value]):

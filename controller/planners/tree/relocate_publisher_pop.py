@@ -20,7 +20,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.arrays import Floats
+from regraft.schemas.arrays import Floats, Words
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.texts import figure
 
@@ -28,7 +28,7 @@ PLANNER = "relocate_publisher_pop"
 NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).
 TIE_SHARE = 1e-9  # Sides that differ by less than this share are equal up to the rounding of floats.
 
-Part = tuple[ClosedWindow, list[int]]
+Part = tuple[ClosedWindow, list[int], Words]
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def relocate_publisher_pop(
         return []
     tree = state.publisher_costs.tree
     index, homes = state.inventory.index, state.configuration.home_of
-    columns = [columns_by_publisher(window.sets) for window in state.windows]
+    whole = [(window, columns_by_publisher(window.sets), window.sets.delivered) for window in state.windows]
     reasons = {}
     for publisher in state.publisher_costs.publishers:
-        parts = [(window, of[publisher]) for window, of in zip(state.windows, columns, strict=True) if publisher in of]
+        parts = [(window, of[publisher], delivered) for window, of, delivered in whole if publisher in of]
         traced = trace(parts, publisher, settings, rng)
         if publisher not in homes or traced is None or traced.count < settings.pop_traces_min:
             continue
@@ -120,12 +120,12 @@ def running_average(last: Floats | None, newest: Floats) -> Floats:
 def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: random.Random) -> Traced | None:
     """Trace a publisher's notifications, oldest window first, at most ``pop_traces_max`` in ``pop_window_s``.
 
-    ``parts`` are the windows in which it published, with its columns. A window's notifications are assumed to be spread
-    evenly over it. Return None if nothing was traced.
+    ``parts`` are the windows in which it published, with its columns and all deliveries. A window's notifications are
+    assumed to be spread evenly over it. Return None if nothing was traced.
     """
     average: Floats | None = None
     count, now, traced_now = 0, -1, 0
-    for window, columns in parts:
+    for window, columns, delivered in parts:
         chosen = []
         notifications = list(_notifications(window, columns))
         length_ms = window.end_ms - window.start_ms
@@ -136,7 +136,7 @@ def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: r
             if rng.random() < trace_probability(traced_now, settings.pop_traces_max):
                 traced_now += 1
                 chosen.append(notification)
-        for subscribers in _subscribers(window, publisher, columns, chosen):
+        for subscribers in _subscribers(window, publisher, delivered, columns, chosen):
             average = running_average(average, subscribers)
         count += len(chosen)
     return None if average is None else Traced(count, average)
@@ -174,10 +174,9 @@ def _notifications(window: ClosedWindow, columns: list[int]) -> Iterator[tuple[i
 
 
 def _subscribers(
-    window: ClosedWindow, publisher: str, columns: list[int], chosen: list[tuple[int, int]]
+    window: ClosedWindow, publisher: str, delivered: Words, columns: list[int], chosen: list[tuple[int, int]]
 ) -> Iterator[Floats]:
     """Yield for each chosen notification how many subscribers received it, by broker."""
-    delivered = window.sets.delivered
     mean = subscribers_mean(window, publisher, delivered[:, columns])
     for column, bit in chosen:
         yield mean * (delivered[:, column] >> np.uint64(bit) & np.uint64(1))

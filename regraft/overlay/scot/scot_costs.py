@@ -44,9 +44,10 @@ def scot_breakdown(overlay: ScotConfiguration, inventory: Inventory, sets: Deliv
 
 def _homes_in(overlay: ScotConfiguration, sets: DeliverySets) -> dict[str, str]:
     homes: dict[str, str] = {}
+    words = sets.words
     for slot, (name, _) in enumerate(sets.columns):
         if name not in homes:
-            first = sets.brokers[int(np.argmax(sets.words[:, slot] != 0))]
+            first = sets.brokers[int(np.argmax(words[:, slot] != 0))]
             homes[name] = overlay.home_of.get(name, first)
     return homes
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.derived_values import derived_value
 from regraft.overlay.sets.distinct_sets import Counts, distinct_sets
+from regraft.overlay.sets.sparse_words import sparse_fields
 from regraft.schemas.arrays import Words
 
 ALL_BITS = (1 << 64) - 1
@@ -34,6 +35,7 @@ class MaskCells:
     published: Words
 
 
+@sparse_fields("words", "delivered")
 @dataclass(frozen=True, eq=False)
 class DeliverySets:
     """V(n) for every notification of a span of time.
@@ -41,12 +43,12 @@ class DeliverySets:
     ``words`` has shape (brokers, columns), uint64; ``columns[c]`` is (publisher, block). ``span_s`` is the length of
     the span in seconds, for a sample times ``share``, its share of all blocks: counts divided by it are unbiased
     estimates of rates. ``delivered`` is the part of ``words`` that was handed to local subscribers, without what a
-    broker only published.
+    broker only published. Reading one of the two may cost a new array.
     """
 
     brokers: tuple[str, ...]
     columns: tuple[tuple[str, int], ...]
-    words: NDArray[np.uint64]
+    words: Words
     span_s: float
     delivered: Words
     share: float = 1.0
@@ -140,11 +142,12 @@ class DeliverySets:
         wanted it; otherwise it counts only where it is delivered. Raises KeyError if ``moved`` names an unknown broker.
         """
         row = {broker: position for position, broker in enumerate(self.brokers)}
-        delivered = self.delivered.copy()
+        before = self.delivered
+        delivered = before.copy()
         for broker in moved:
             delivered[row[broker]] = 0
         for broker, target in moved.items():
-            delivered[row[target]] |= self.delivered[row[broker]]
+            delivered[row[target]] |= before[row[broker]]
         return self.with_delivered(delivered, homes)
 
     def with_delivered(self, delivered: Words, homes: Mapping[str, str]) -> DeliverySets:
@@ -210,10 +213,10 @@ class DeliverySets:
 
         Source: Jaeger07, section 4.1. Cost O(brokers^2 * columns / 8) with 64 notifications a column.
         """
-        count = len(self.brokers)
+        count, words = len(self.brokers), self.words
         common = np.zeros((count, count), dtype=np.int64)
         for position in range(count):
-            shared = np.bitwise_count(self.words[position] & self.words[position:]).sum(axis=1, dtype=np.int64)
+            shared = np.bitwise_count(words[position] & words[position:]).sum(axis=1, dtype=np.int64)
             common[position, position:] = shared
             common[position:, position] = shared
         return common

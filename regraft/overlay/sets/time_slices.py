@@ -39,12 +39,11 @@ def time_slices(sets: DeliverySets, count: int) -> tuple[DeliverySets, ...]:
     before -= np.repeat(before[starts], np.diff(np.r_[starts, len(names)]))
     rank = before[:, None] + np.cumsum(there, axis=1) - there
     slice_of = rank * count // np.maximum(per_publisher, 1)[:, None]
-    slices = []
+    slices, words, whole = [], sets.words, sets.delivered
     for number in range(count):
         bits = np.packbits((there == 1) & (slice_of == number), axis=1, bitorder="little")
         mask = bits.view("<u8")[:, 0].astype(np.uint64)
-        delivered = sets.delivered & mask
-        slices.append(replace(sets, words=sets.words & mask, delivered=delivered, span_s=sets.span_s / count))
+        slices.append(replace(sets, words=words & mask, delivered=whole & mask, span_s=sets.span_s / count))
     return tuple(slices)
 
 

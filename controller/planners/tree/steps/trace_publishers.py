@@ -31,14 +31,14 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
     parts: dict[str, list[Words]] = {}
     sums: dict[str, Floats] = {}
     for window in reversed(windows):
-        sets = window.sets
-        for publisher, columns in columns_by_publisher(window.sets).items():
+        sets, words = window.sets, window.sets.delivered
+        for publisher, columns in columns_by_publisher(sets).items():
             room = left.setdefault(publisher, bound)
             if room <= 0:
                 continue
             masks = _newest_bits(sets.published[columns], room)
             left[publisher] = room - int(np.bitwise_count(masks).sum())
-            delivered = sets.delivered[:, columns]
+            delivered = words[:, columns]
             parts.setdefault(publisher, []).append(delivered & masks)
             traced = np.bitwise_count(delivered & masks).sum(axis=1)
             handed = traced * subscribers_mean(window, publisher, delivered)
