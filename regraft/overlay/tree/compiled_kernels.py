@@ -164,13 +164,17 @@ def _grouped(ends: Places, brokers: int) -> tuple[Places, Places]:
 def _walk(
     cut: int, ends: Places, starts: Places, links_of: Places, crossing: Words, count: float, side: Words, thrice: Words,
     weights: Words, link_cost: Floats, processing: Floats, onto: Floats, alone: Words, stack: Places,
-    changes: Floats,
-) -> None:  # fmt: skip
-    """Set the change of cost of attaching the moved side at each broker behind a cut; see ``walk_cuts``.
+    changes: Floats, limit: float,
+) -> float:  # fmt: skip
+    """Set the change of cost of attaching the moved side at each broker behind a cut, and return the least of them.
 
-    ``alone`` (brokers, words) and ``changes`` (brokers,) have a row for each depth, ``stack`` (brokers, 2) links to
-    walk and their depths. A set that is empty stays so, and is marked by ``living`` being below its depth.
+    See ``walk_cuts``. The change stays infinite at brokers where it is neither below ``limit`` nor the least. Once
+    alpha is at least beta, it falls further out by at most what beta notifications cost at the broker reached: alpha
+    only grows outward, beta only shrinks, and costs are not negative. ``alone`` (brokers, words) and ``changes``
+    (brokers,) have a row for each depth, ``stack`` (brokers, 2) links to walk and their depths. A set that is empty
+    stays so, and is marked by ``living`` being below its depth.
     """
+    least = 0.0
     for broker in range(len(onto)):
         onto[broker] = np.inf
     onto[ends[cut >> 1, 1 - (cut & 1)]] = 0.0
@@ -193,10 +197,14 @@ def _walk(
             step = (alpha - beta) * link_cost[tail, head] + alpha * processing[head] - beta * processing[tail]
             changes[depth] = changes[depth - 1] + step
             onto[head] = changes[depth]
+            least = min(least, changes[depth])
+            if alpha >= beta and changes[depth] - beta * processing[head] >= max(limit, least):
+                continue
         for place in range(starts[head], starts[head + 1]):
             if links_of[place] != last ^ 1:
                 stack[top, 0], stack[top, 1] = links_of[place], depth + 1
                 top += 1
+    return least
 
 
 @_compiled()
@@ -249,18 +257,17 @@ def best_links(
         for span in range(crossings.shape[1]):
             count += crossings[number, span]
         _and(crossing, side[2 * number], side[2 * number + 1])
-        for way in range(2):
+        now, limit = link_cost[a, b] * count, -np.inf
+        for way in (1, 0, 1):  # The first time only for the least change, which bounds what helps on the other side.
             cut, onto, end = 2 * number + way, (onto_a if way else onto_b), (a if way else b)
-            _walk(
+            limit = now - _walk(
                 cut, ends, starts, links_of, crossing, count, side, thrice, whole, link_cost, processing, onto, alone,
-                stack, changes,
+                stack, changes, limit,
             )  # fmt: skip
             for broker in range(brokers):
                 if is_full[broker] and broker != end:
                     onto[broker] = np.inf
-        saved[row], added[row, 0], added[row, 1] = _best_pair(
-            link_cost[a, b] * count, count, onto_a, onto_b, link_cost, behind
-        )
+        saved[row], added[row, 0], added[row, 1] = _best_pair(now, count, onto_a, onto_b, link_cost, behind)
     return saved, added
 
 
