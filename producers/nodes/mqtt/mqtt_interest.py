@@ -52,6 +52,7 @@ _DISCONNECTED = re.compile(
     r"|has exceeded timeout, disconnecting\.|been disconnected by administrative action\.)",
     re.DOTALL,
 )
+_STARTING = re.compile(r"mosquitto version \d+\.\d+\.\d+\S* starting")
 _ADDRESS = re.compile(r" \[[^]]*:\d+\]\Z")  # From Mosquitto 2.1 on, it follows the name of a client that disconnects.
 
 
@@ -284,8 +285,14 @@ class MqttInterest:
         return bool(wants)
 
     def _handle_notice(self, entry: str, now_s: float) -> bool:
-        """Handle a line about a client that connects or disconnects; return False for any other."""
-        if (connected := _CONNECTED.fullmatch(entry)) is not None:
+        """Handle a line about a client that connects or disconnects, or a broker that starts: it has no clients yet.
+
+        Return False for any other.
+        """
+        if _STARTING.fullmatch(entry) and entry.rpartition(" ")[0] not in self._clients:  # No client has that name.
+            for name, client in list(self._clients.items()):
+                self._leave(name, client, now_s)
+        elif (connected := _CONNECTED.fullmatch(entry)) is not None:
             self._handle_connected(connected[1])
         elif (left := _DISCONNECTED.fullmatch(entry)) is not None:
             is_whole = left[1] in self._bracketed or len(self._bracketed) >= REFUSED_MAX

@@ -49,6 +49,26 @@ def test_a_session_that_is_given_up_is_counted() -> None:
     assert counts == {"session_given_up": 1}
 
 
+@pytest.mark.parametrize("version", ["2.0.22", "2.1.0-test1"])
+def test_a_broker_that_starts_has_no_clients_but_may_have_kept_sessions(version: str) -> None:
+    """It has died without a word about them. No client starts a broker by its name."""
+    wanted: dict[str, bool] = {}
+    interest = interest_of(wanted)
+    for name, options in (("kept", "p2, c0, k60"), ("clean", "p2, c1, k60"), ("other", "p2, c1, k60")):
+        interest.handle("N", f"New client connected from 10.0.0.9:1 as {name} ({options}).", 0.0)
+        interest.handle("M/subscribe", f"{name} 1 a/{name}", 0.0)
+    connect(interest, f"mosquitto version {version}")
+    interest.handle("M/subscribe", f"mosquitto version {version} 0 starting", 0.0)
+    interest.catch_up([f"mosquitto version {version} starting"], 0.0)
+    assert wanted == {"a.kept": True, "a.clean": True, "a.other": True, "starting": False}
+    interest.handle("N", f"Client mosquitto version {version} disconnected.", 0.0)
+    connected = "New client connected from 10.0.0.9:1 as other (p2, c1, k60)."
+    interest.catch_up([f"mosquitto version {version} starting", connected, "other 1 a/other"], 1.0)
+    assert wanted == {"a.kept": True, "a.clean": False, "a.other": True, "starting": False}
+    interest.expire(3_602.0)
+    assert wanted["a.kept"] is False
+
+
 def interest_of(wanted: dict[str, bool], counts: Counter[str] | None = None) -> MqttInterest:
     return MqttInterest(wanted.__setitem__, "regraft-b01", 3_600.0, Counter() if counts is None else counts)
 
