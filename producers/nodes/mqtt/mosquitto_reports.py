@@ -85,6 +85,8 @@ class MosquittoReports:
         """Return a filter to subscribe to, and to unsubscribe from again, over a new connection."""
         self.own_filter = f"{LOG_TOPIC}regraft-{secrets.token_hex(8)}"
         self.is_caught_up, self.is_outdated = self._log is None, False
+        if self._log is not None:
+            self._waiting.clear()  # The file holds them, too, and maybe the end of these clients.
         return self.own_filter
 
     @property

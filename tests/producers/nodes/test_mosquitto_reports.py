@@ -139,3 +139,17 @@ def test_a_file_that_cannot_be_read_is_said_sparsely(tmp_path: Path) -> None:
     assert site.counts == {"log_not_read": 200}
     assert len(logs) == 8
     assert site.reports.file_error == "cannot be read (No such file or directory)"
+
+
+def test_what_waited_for_the_file_at_the_connection_before_is_over(tmp_path: Path) -> None:
+    """The broker has died meanwhile: the file holds these lines, and behind them, that it has begun anew."""
+    file = tmp_path / "mosquitto.log"
+    site = Site(file=file)
+    connected, wants = "New client connected from 10.0.0.9:1 as c (p2, c1, k60).", "c 0 a"
+    site.take("N", connected)
+    site.take("M/subscribe", wants)
+    own_filter = site.reports.begin_connection()
+    lines = [connected, wants, "mosquitto version 2.0.22 starting", f"{ID} 1 {own_filter}"]
+    file.write_bytes(b"".join(site.line(each) + b"\n" for each in lines))
+    assert site.reports.catch_up(site.interest, 0.0)
+    assert site.wanted == {}
