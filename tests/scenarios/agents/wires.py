@@ -36,7 +36,7 @@ class WireEnd(asyncio.Transport):
         self.lane: deque[Item] = deque()
         self.protocol: Any = None
         self.peer: WireEnd = self
-        self.is_reading, self.is_over = True, False
+        self.reads, self.is_over = True, False
         self._wires = wires
 
     def write(self, data: Any) -> None:
@@ -77,16 +77,20 @@ class WireEnd(asyncio.Transport):
 
     def pause_reading(self) -> None:
         """Let nothing arrive here."""
-        self.is_reading = False
+        self.reads = False
 
     def resume_reading(self) -> None:
         """Let bytes arrive again."""
-        self.is_reading = True
+        self.reads = True
+
+    def is_reading(self) -> bool:
+        """Return True unless nothing may arrive here."""
+        return self.reads
 
     @property
     def is_ready(self) -> bool:
         """Return True if something may arrive at the other end."""
-        return bool(self.lane) and (self.peer.is_reading or self.peer.is_over)
+        return bool(self.lane) and (self.peer.reads or self.peer.is_over)
 
     def deliver(self) -> None:
         """Let the first item arrive at the other end, where it is lost if that is closed."""
