@@ -44,6 +44,9 @@ class Delivered:
     epoch: int = -1
 
 
+Arrived = tuple[MovingSubscription, tuple[str, int]]  # With what the overlay calls it, and the epoch.
+
+
 class ClientMoves:
     """``moving`` holds, by number, the subscriptions on their way and those of which copies may still come."""
 
@@ -53,6 +56,7 @@ class ClientMoves:
         self._kept: list[tuple[int, Delivered, int]] = []  # Number, message, the place of one of the next home's own.
         self._kept_bytes = 0
         self._arrived: dict[int, float] = {}  # Those that have moved, and when.
+        self._before: dict[int, Arrived] = {}  # Those that move on, of which copies may still come.
         self._names: dict[int, tuple[str, int]] = {}  # Number -> the overlay's subscription, epoch.
         self._stayed: dict[int, tuple[str, int]] = {}  # As names, of the last move that was over here.
         self._since_s: dict[int, float] = {}
@@ -166,13 +170,16 @@ class ClientMoves:
             log.warning("order_refused", client=session.client.name, subscription=note.subscription, to=note.broker)
             self._refuse(upstream.broker, note.subscription, note.epoch)
             return
-        self._forget_arrived(number)
         if (note.subscription, note.epoch) in (self._names.get(number), self._stayed.get(number)):
             if number in self.moving and self.moving[number].is_counting:
                 session.write_note(upstream.broker, AgentNote(NoteKind.READY, note.subscription, note.epoch))
             return  # The order is repeated: the answer may have been lost.
-        if number in self.moving:
+        if number in self.moving and number not in self._arrived:
             self._stop(number)  # The end of the plan before has not been heard of.
+        before = (self.moving[number], self._names[number]) if number in self._arrived else None
+        self._forget_arrived(number)
+        if before is not None:
+            self._before[number] = before
         self.stamps = Stamps(note.overlay, "")
         self.moving[number] = MovingSubscription(upstream.broker, note.broker, is_joined=not session.hands_over_to_all)
         self._names[number], self._since_s[number] = (note.subscription, note.epoch), time.monotonic()
@@ -227,6 +234,9 @@ class ClientMoves:
         home, mark = message.home, message.mark
         if message.epoch >= 0 and not self._is_owed(broker, number, message.epoch):
             return
+        before, _ = self._before.get(number, (None, None))
+        if before is not None and broker == before.home_to and home and not before.takes_from_next(home, mark):
+            return
         if number in self._arrived:
             if broker == move.home_to and (not home or move.takes_from_next(home, mark)):
                 session.deliver(subscription, message.raw)
@@ -258,6 +268,7 @@ class ClientMoves:
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         for number, move in going.items():
             self._arrived[number] = now_s
+            self._before.pop(number, None)
             subscription = session.client.numbered(number)
             if subscription is not None:
                 subscription.home = session.homes.subscribing = move.home_to
@@ -282,6 +293,7 @@ class ClientMoves:
 
     def _drop(self, number: int) -> None:
         self.moving.pop(number, None)
+        self._before.pop(number, None)
         self._names.pop(number, None)
         self._since_s.pop(number, None)
         self._kept = [each for each in self._kept if each[0] != number]
@@ -293,7 +305,11 @@ class ClientMoves:
         subscription = session.client.numbered(number)
         if number in self._names:
             self._stayed[number] = self._names[number]
+        before = self._before.get(number)
         self._drop(number)
+        if before is not None and before[0].awaits_repeats:
+            self.moving[number], self._names[number] = before
+            self._arrived[number] = time.monotonic()
         if move is not None and subscription is not None and move.home_to in session.homes.upstreams:
             session.unsubscribe(session.homes.upstreams[move.home_to], subscription)
         self._finish_if_complete()
