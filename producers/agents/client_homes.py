@@ -68,11 +68,12 @@ class ClientHomes(Generic[AnUpstream]):
         if broker in self.upstreams:
             return self.upstreams[broker]
         upstream: AnUpstream = self._session.new_upstream(self.brokers[broker])
+        is_kept = False
         try:
             await self._session.log_in(upstream)
-        finally:
             is_kept = upstream.is_ready and not (broker in self.upstreams or self._session.is_over)
-            if not is_kept:  # Also if the client has left meanwhile.
+        finally:
+            if not is_kept:  # Also if the client has left meanwhile, or the broker has let it in but refuses notes.
                 upstream.is_ready = False  # Nobody has to know that it ends.
                 upstream.close()
         if is_kept:

@@ -104,8 +104,11 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
             raise UpstreamError(f"{upstream.broker} refuses: {facts.reason_code.name}")
         if self.client.stays_because:
             return
-        waiting = asyncio.gather(*(self._is_granted(upstream, *each) for each in self._own_filters()))
-        if not all(await waiting):
+        try:
+            granted = await asyncio.gather(*(self._is_granted(upstream, *each) for each in self._own_filters()))
+        except TimeoutError as error:
+            raise UpstreamError(f"{upstream.broker} does not answer a SUBSCRIBE") from error
+        if not all(granted):
             raise UpstreamError(f"{upstream.broker}: {StayReason.RIGHTS}")
 
     async def _is_granted(self, upstream: MqttUpstream, number: int, patterns: list[str]) -> bool:
@@ -241,7 +244,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
 
         def note(answer: Answer | None) -> bool:
             granted = answer.reason_codes[0].value if isinstance(answer, mqtt5.SubAckPacket) else 0
-            if name and (granted >= FAILED or granted < subscription.granted):
+            if name and not self.is_over and (granted >= FAILED or granted < subscription.granted):
                 self.moves.refuse(upstream.broker, {subscription.number})
             return True
 

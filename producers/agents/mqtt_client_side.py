@@ -216,6 +216,9 @@ class MqttSession(MqttBrokerSide):
             except UpstreamError as error:
                 reasons.append(str(error))
                 continue
+            except asyncio.CancelledError:  # The client has left.
+                upstream.abort()
+                raise
             self.write_packet(self.client.connack_for(facts))
             if facts.reason_code.value >= FAILED:
                 upstream.abort()
