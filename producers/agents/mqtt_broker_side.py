@@ -136,7 +136,7 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         """Take a message over: at QoS 1 its broker awaits nothing more, as no session outlasts the connection."""
         number = packet.subscription_ids[0] if packet.subscription_ids else 0
         is_present = self.homes.upstreams.get(upstream.broker) is upstream
-        subscription = self.client.numbered(number)
+        subscription = self.client.numbered(number) or self.client.ending.get(number)
         is_all = not upstream.facts.subscription_id_available
         upstream.acknowledge(packet)
         if not is_present or packet.topic.startswith(NOT_FOR_CLIENTS) or (subscription is None and not is_all):

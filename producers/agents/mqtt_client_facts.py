@@ -58,6 +58,7 @@ class MqttClient:
     connect: mqtt5.ConnectPacket = field(default_factory=lambda: mqtt5.ConnectPacket(""))
     subscriptions: dict[str, MqttSubscription] = field(default_factory=dict)  # By the agent's filter.
     parts: dict[str, list[MqttSubscription]] = field(default_factory=dict)  # By the client's.
+    ending: dict[int, MqttSubscription] = field(default_factory=dict)  # Of 3.1.1, until a broker has ended them.
     stays_because: StayReason | None = None
     has_published: bool = False
     _ids: int = FIRST_ID - 1
@@ -179,7 +180,14 @@ class MqttClient:
                 self._by_id.pop(each.id, None)
                 self._leading.clear()
                 ended.append(each)
+                if self.version == MQTT_311:
+                    self.ending[each.id] = each
         return ended
+
+    def note_gone(self, subscription: MqttSubscription) -> None:
+        """Note that nothing more comes by a subscription that the client has ended."""
+        self.ending.pop(subscription.id, None)
+        self._leading.clear()
 
     def stand_in(self, home: str) -> MqttSubscription | None:
         """Return a new subscription by which a plan can move a client that only publishes; None if it needs none."""
@@ -197,15 +205,17 @@ class MqttClient:
     def is_repeat(self, subscription: MqttSubscription, topic: str) -> bool:
         """Return True if a client of 3.1.1 gets a message by another of its subscriptions, and so not by this one.
 
-        A broker delivers to the agent by each of them, as to any client of MQTT 5.
+        A broker delivers to the agent by each of them, as to any client of MQTT 5. One that ends leads until nothing
+        more comes by it: by another, the client would get what is on its way twice, or not at all.
         """
-        if self.version == MQTT_5 or len(self.subscriptions) == 1:
+        every = [*self.subscriptions.values(), *self.ending.values()]
+        if self.version == MQTT_5 or len(every) == 1:
             return False
         if topic not in self._leading:
             if len(self._leading) >= TOPICS_KEPT_MAX:
                 self._leading.clear()
             levels = topic.split("/")
-            matching = [each for each in self.subscriptions.values() if matches(each.filter.split("/"), levels)]
+            matching = [each for each in every if matches(each.filter.split("/"), levels)]
             leading = max(matching, key=lambda each: (each.granted, -each.id), default=subscription)
             self._leading[topic] = leading.id
         return self._leading[topic] != subscription.id

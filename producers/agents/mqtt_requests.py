@@ -248,9 +248,19 @@ class MqttRequests:
         for each in session.client.forget(pattern):
             session.forget_moving(each)
             for upstream in session.homes.upstreams.values():
-                upstream.ask(partial(_unsubscribing, each.filter), on_answer)
+                upstream.ask(partial(_unsubscribing, each.filter), partial(self._note_gone, each, upstream, on_answer))
                 count += 1
+            if each.home not in session.homes.upstreams:
+                session.client.note_gone(each)
         return count
+
+    def _note_gone(
+        self, subscription: MqttSubscription, upstream: MqttUpstream, on_answer: OnAnswer, answer: Answer | None
+    ) -> bool:
+        """Note that a broker has ended a subscription, or is gone."""
+        if upstream.broker == subscription.home:
+            self._session.client.note_gone(subscription)
+        return on_answer(answer)
 
 
 def _unsubscribing(pattern: str, packet_id: int) -> bytes:
