@@ -13,6 +13,7 @@ import mqtt5
 from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311
 from regraft.producers.agents.mqtt_upstream import KEEP_ALIVE_S
 from regraft.producers.agents.stay_reasons import StayReason
+from regraft.producers.nodes.mqtt.mqtt_session import RECEIVE_MAX
 from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
 from regraft.schemas.agent_names import ALL_AGENTS, ORDERS, PRIVATE
 from regraft.schemas.agent_note import NOTE_BYTES_MAX, TEXT_LENGTH_MAX, AgentNote, NoteKind
@@ -81,7 +82,7 @@ class MqttClient:
         return self.stays_because
 
     def connect_packet(self, *, is_first: bool) -> mqtt5.ConnectPacket:
-        """Return the client's CONNECT as the agent sends it."""
+        """Return the client's CONNECT as the agent sends it: it takes more than the client, which it lets wait."""
         given = self.connect
         return mqtt5.ConnectPacket(
             self.id,
@@ -92,7 +93,7 @@ class MqttClient:
             keep_alive=KEEP_ALIVE_S,
             request_problem_info=given.request_problem_info,
             request_response_info=given.request_response_info,
-            receive_max=given.receive_max,
+            receive_max=RECEIVE_MAX,
             max_packet_size=given.max_packet_size,
             user_properties=given.user_properties,
         )

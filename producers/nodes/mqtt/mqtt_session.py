@@ -33,6 +33,7 @@ WAITING_BYTES_MAX = 64 << 20
 WRITE_BYTES_MAX = 256 << 10  # Handed to the socket at once.
 EVERYTHING = "#"
 IDS = 65_535  # Packet IDs in MQTT, so the most messages under way.
+RECEIVE_MAX = IDS - 1  # Said, unlike the default: without it Mosquitto sends 20, and QoS 0 overtakes what waits.
 FAILED = 0x80  # Reason codes from here on are failures.
 DUP_FLAG = 0x08  # In the first byte of a message: it was sent before.
 AWAY, SLOW, TOO_LARGE, REFUSED = "broker_away", "broker_slow", "payload_too_large", "broker_refused"
@@ -126,7 +127,7 @@ class MqttLogin:
             clean_start=is_first and not self.is_resumed,
             keep_alive=KEEP_ALIVE_S,
             session_expiry_interval=self.session_s,
-            receive_max=self.receive_max,
+            receive_max=min(self.receive_max, RECEIVE_MAX),
         )
 
 
