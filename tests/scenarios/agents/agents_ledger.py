@@ -7,6 +7,7 @@ and on request for what is missing. A subscription is owed what is published fro
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tests.scenarios.any_order_account import BrokenPromiseError
@@ -32,6 +33,7 @@ class ClientLedger:
         self.wanted: dict[str, Wanted] = {}
         self.struck: set[str] = set()  # Publishers and subscriptions that a fault excuses until they are opened again.
         self.late: dict[str, int] = {}  # Up to here, what a publisher wrote may come when its broker has long died.
+        self.unanswered: dict[str, set[int]] = {}  # What a publisher may have published again when its broker died.
         self._newest: Counter[tuple[str, str]] = Counter()  # What any subscription of a client has, by publisher.
         self.apart: set[str] = set()  # Clients of whom a plan has moved some subscriptions, and others not.
         self.came_count = 0
@@ -62,6 +64,10 @@ class ClientLedger:
         self.strike(*names)
         self.late.update({name: self.written[name] for name in names})
 
+    def note_unanswered(self, publisher: str, numbers: Collection[int]) -> None:
+        """Note that a publisher's broker has died, or may have, before it answered these: they may come twice."""
+        self.unanswered.setdefault(publisher, set()).update(numbers)
+
     def open_all(self) -> None:
         """Note that from now on every subscription is owed everything."""
         self.struck.clear()
@@ -74,7 +80,8 @@ class ClientLedger:
         wanted, self.came_count = self.wanted[name], self.came_count + 1
         came, newest = wanted.came.setdefault(publisher, set()), wanted.newest.get(publisher, 0)
         is_late = number <= self.late.get(publisher, 0)
-        if number in came and not (wanted.may_repeat or (is_late and name in self.struck)):
+        may_repeat = wanted.may_repeat or number in self.unanswered.get(publisher, ())
+        if number in came and not (may_repeat or (is_late and name in self.struck)):
             raise BrokenPromiseError("repeated", f"{name} got {publisher}/{number} behind {newest}")
         if number < newest and not (wanted.may_repeat or is_late):
             raise BrokenPromiseError("out of order", f"{name} got {publisher}/{number} behind {newest}")

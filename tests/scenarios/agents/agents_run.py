@@ -22,21 +22,17 @@ from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.producers.agents import agent, client_moves
 from regraft.producers.nodes import agent_clients, wanted_elsewhere
 from regraft.producers.nodes.connectors import connector_checks, look_for_nodes
-from regraft.producers.nodes.nats import local_streams, nats_connector, nats_leaf
 from regraft.schemas.agent_names import client_beside
 from regraft.schemas.plan import PlanPhase
 from tests.scenarios.agents.agents_site import AGENTS, Action, AgentsSite
 from tests.scenarios.agents.check_rest import check_left, check_served, check_still
+from tests.scenarios.agents.site_kinds import KINDS, NATS, SiteKind
 from tests.scenarios.agents.wires import AnyOrderLoop
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_leaders import STRANGER, SUCCESSORS, TWIN
 from tests.scenarios.any_order_tree import exchanges_in, tree_inventory
 
-CLOCKED = (
-    agent, client_moves, agent_clients, wanted_elsewhere, connector_checks, look_for_nodes, local_streams,
-    nats_connector, nats_leaf,
-)  # fmt: skip
-NEVER_S = 1e9
+CLOCKED = (agent, client_moves, agent_clients, wanted_elsewhere, connector_checks, look_for_nodes)
 LIMITS = TransitionLimits(prepare_ms=20_000, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=300)
 FAULTS = {
     "stop": "a broker dies, and starts again",
@@ -63,7 +59,7 @@ PROBES, ROUNDS_MAX, MENDINGS_MAX = 3, 300, 30
 
 @dataclass(frozen=True)
 class AgentsSpec:
-    """One run: its seed, brokers, faults and schedule."""
+    """One run: its seed, brokers, faults, schedule and protocol."""
 
     seed: int
     broker_count: int = 3
@@ -71,16 +67,17 @@ class AgentsSpec:
     rival: str = ""
     schedule: str = "uniform"
     steps: int = STEPS
+    protocol: str = NATS
 
     @classmethod
-    def of(cls, seed: int) -> AgentsSpec:
+    def of(cls, seed: int, protocol: str = NATS) -> AgentsSpec:
         """Draw a run."""
         rng = random.Random(f"{seed} agents")
         faults = tuple(name for name in FAULTS if rng.random() < rng.choice((0.1, 0.3)))
         count, rival = rng.choice((2, 3, 3, 4)), rng.choice(RIVALS)
         if rival in (TWIN, STRANGER):  # Each of two controllers with separate logs would repair the overlay.
             faults = tuple(name for name in faults if name != "node")
-        return cls(seed, count, faults, rival, rng.choice(SCHEDULES))
+        return cls(seed, count, faults, rival, rng.choice(SCHEDULES), protocol=protocol)
 
 
 @dataclass
@@ -100,14 +97,14 @@ class AgentsResult:
 
 
 @contextlib.contextmanager
-def virtual_time(loop: AnyOrderLoop) -> Iterator[list[Any]]:
+def virtual_time(loop: AnyOrderLoop, kind: SiteKind) -> Iterator[list[Any]]:
     """Let the product's parts read the loop's time, and return what they log."""
     clock = SimpleNamespace(monotonic=loop.time, time=loop.time, perf_counter=loop.time)
     with contextlib.ExitStack() as stack:
-        for module in CLOCKED:
+        for module in (*CLOCKED, *kind.clocked):
             stack.enter_context(mock.patch.object(module, "time", clock))
-        stack.enter_context(mock.patch.object(nats_leaf, "PING_S", NEVER_S))
-        stack.enter_context(mock.patch.object(nats_leaf, "SILENCE_S_MAX", NEVER_S))
+        for module, name, value in kind.limits:
+            stack.enter_context(mock.patch.object(module, name, value))
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(loop)
         try:
@@ -119,18 +116,18 @@ def virtual_time(loop: AnyOrderLoop) -> Iterator[list[Any]]:
 class AgentsDriver:
     """Performs the actions of a run and keeps them."""
 
-    def __init__(self, spec: AgentsSpec, loop: AnyOrderLoop) -> None:
+    def __init__(self, spec: AgentsSpec, loop: AnyOrderLoop, kind: SiteKind) -> None:
         self.spec, self.rng = spec, random.Random(f"{spec.seed} agents run")
         limits = replace(LIMITS, prepare_ms=1_000) if "hasty" in spec.faults else LIMITS
         inventory = tree_inventory(spec.broker_count, random.Random(spec.seed))
-        self.site = AgentsSite(inventory, limits, loop, spec.seed, spec.rival)
+        self.site = AgentsSite(inventory, limits, loop, spec.seed, spec.rival, kind)
         for server in self.site.servers.values():
             server.has_races = "race" in spec.faults
         self.actions: list[Action] = []
         self._weights: dict[tuple[str, ...], float] = {}
         self._waited_ms = 0
         self._ticked_ms: Counter[str] = Counter()
-        self._stepped_ms = 0
+        self._stepped_ms: Counter[str] = Counter()  # When each controller took its last step.
 
     def do(self, *actions: Action) -> None:
         """Perform actions; those that are impossible do nothing."""
@@ -150,16 +147,16 @@ class AgentsDriver:
         found += [("notice", *pair) for pair in site.to_notice()]
         found += dict.fromkeys(("command", broker) for _, _, broker in site.commands)
         found += dict.fromkeys(("result", broker) for _, _, broker, _ in site.results)
-        if site.controller.has_work or (self._is_time() and not site.controller.is_idle):
+        if site.controller.has_work or (self._is_time("advance") and not site.controller.is_idle):
             found.append(("advance",))
         for at in site.rivals:
             rival = site.controllers[at]
-            if at not in site.suspended and (rival.has_work or (self._is_time() and not rival.is_idle)):
+            if at not in site.suspended and (rival.has_work or (self._is_time(str(at)) and not rival.is_idle)):
                 found.append(("rival", str(at)))
         return found
 
-    def _is_time(self) -> bool:
-        return self.site.now_ms - self._stepped_ms >= 100
+    def _is_time(self, controller: str) -> bool:
+        return self.site.now_ms - self._stepped_ms[controller] >= 100
 
     def move(self) -> bool:
         """Let one thing that is ready happen; return False if nothing is."""
@@ -190,7 +187,7 @@ class AgentsDriver:
             case "result":
                 return ("result", *rng.choice([key for key in site.results if key[2] == lane[1]]), is_kept)
             case "advance" | "rival":
-                self._stepped_ms = site.now_ms
+                self._stepped_ms[lane[-1]] = site.now_ms
                 killed = rng.randint(1, 8) if "kill" in self.spec.faults and rng.random() < 0.03 else 0
                 return ("advance", killed) if lane[0] == "advance" else ("rival", int(lane[1]), "advance", 0)
         return lane
@@ -238,7 +235,8 @@ class AgentsDriver:
                 is_last = sum(not server.is_down for server in site.servers.values()) < 2
                 return [("start" if site.servers[broker].is_down or is_last else "stop", broker)]
             case "refuse":
-                return [("refuse", broker, int(not site.servers[broker].refuses_logins and rng.random() < 0.5))]
+                is_refusing = not site.servers[broker].refuses_logins and rng.random() < 0.5
+                return [("refuse", broker, is_refusing * rng.choice(site.kind.refusals))]
             case "cut":
                 return [("cut", broker)]
             case "node":
@@ -337,7 +335,7 @@ class AgentsDriver:
     def finish(self) -> None:
         """Require what must hold after every run."""
         site, self.rng, self._weights = self.site, random.Random(f"{self.spec.seed} agents finish"), {}
-        self._stepped_ms = 0
+        self._stepped_ms.clear()
         self.do(*(("refuse", name, 0) for name in site.names), *(("start", name) for name in site.names))
         self.do(*(("read", name, 1) for name in sorted(site.clients)))
         self.do(*(("declare", name) for name in sorted(site.dead)))
@@ -383,9 +381,9 @@ class AgentsDriver:
 
 def run_agents(spec: AgentsSpec, actions: Sequence[Action] | None = None, *, is_traced: bool = False) -> AgentsResult:
     """Perform a run, or these actions of one in the place of the random ones."""
-    loop = AnyOrderLoop()
-    with virtual_time(loop) as logged:
-        driver = AgentsDriver(spec, loop)
+    loop, kind = AnyOrderLoop(), KINDS[spec.protocol]()
+    with virtual_time(loop, kind) as logged:
+        driver = AgentsDriver(spec, loop, kind)
         result = AgentsResult(spec, driver.actions)
         driver.site.trace = result.trace if is_traced else None
         begun = 0

@@ -7,9 +7,11 @@ sessions, the nodes with their connectors and cores, PlanRunner and PlanLog are 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from regraft.controller.settings.controller_settings import TransitionLimits
@@ -19,16 +21,16 @@ from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.emulator.emulator_ports import MemoryClients
 from regraft.producers.emulator.starting_point import core_of
 from regraft.producers.nodes.broker_node import BrokerNode
-from regraft.producers.nodes.nats.nats_connector import NatsConnector
+from regraft.producers.nodes.connectors.connector import ConnectorError
 from regraft.schemas.agent_names import client_beside
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 from regraft.schemas.telemetry import TelemetryBatch
 from tests.scenarios.agents.agents_ledger import ClientLedger
 from tests.scenarios.agents.check_rest import homes_of
 from tests.scenarios.agents.memory_links import LinkLanes, MemoryLinks
-from tests.scenarios.agents.memory_nats import CLIENT_PORT, LEAF_PORT, MemoryNats
 from tests.scenarios.agents.mortal_nodes import MortalNodes
 from tests.scenarios.agents.site_clients import SiteClient
+from tests.scenarios.agents.site_kinds import LOGINS, NOTES, SiteKind
 from tests.scenarios.agents.wires import AnyOrderLoop, Wires
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_clock import Clock
@@ -37,6 +39,7 @@ from tests.scenarios.any_order_tree import tree_plan
 
 Action = tuple[Any, ...]
 START_S = 1.0  # Connectors look for other nodes for half a second.
+RESTART_S = 1.0
 AGENTS = ("web1", "web2")
 BEFORE_COMMIT = (PlanPhase.PROPOSED, PlanPhase.PREPARING, PlanPhase.ABORTING, PlanPhase.ABORTED, PlanPhase.REFUSED)
 
@@ -59,14 +62,14 @@ class AgentsSite(MortalNodes, ManyControllers):
     """
 
     def __init__(
-        self, inventory: Inventory, limits: TransitionLimits, loop: AnyOrderLoop, seed: int, rival: str
+        self, inventory: Inventory, limits: TransitionLimits, loop: AnyOrderLoop, seed: int, rival: str, kind: SiteKind
     ) -> None:
-        self.clock, self.loop, self.wires = Clock(), loop, Wires(loop, seed)
+        self.clock, self.loop, self.wires, self.kind = Clock(), loop, Wires(loop, seed), kind
         self.names = inventory.brokers
         self.ledger, self.register, self.links = ClientLedger(), MemoryClients(), LinkLanes()
         self.set_up_controllers(inventory, limits, rival)
         self.set_up_deaths()
-        self.servers = {name: MemoryNats(name, self.wires) for name in self.names}
+        self.servers = {name: kind.server(name, self.wires) for name in self.names}
         self.brokers: dict[str, Any] = {}  # Their nodes, None for a dead one.
         self.agents: dict[str, Agent] = {}
         self.clients: dict[str, SiteClient] = {}  # By name, those that are connected.
@@ -160,7 +163,7 @@ class AgentsSite(MortalNodes, ManyControllers):
 
     def _start_node(self, name: str, *, is_outside: bool = False) -> None:
         core = core_of(name, self._starting, self.now_ms, is_outside=is_outside)
-        connector = NatsConnector(f"nats://{name}:{LEAF_PORT}", name)
+        connector = self.kind.connector(self.servers[name])
 
         def links_of(_: BrokerNode) -> Any:
             return MemoryLinks(name, self.links)
@@ -170,11 +173,19 @@ class AgentsSite(MortalNodes, ManyControllers):
             core, outlet, connector, links_of, lambda: float(self.now_ms), self.names
         )
         node.begin()
-        self.loop.create_task(connector.start(node.note_interest, node.note_message))
+        self.loop.create_task(self._open_connector(node))
+
+    async def _open_connector(self, node: BrokerNode) -> None:
+        """Open a node's connector; where the broker is away, a supervisor starts the node again and again."""
+        while self.brokers[node.broker] is node:
+            with suppress(ConnectorError):
+                await node.connector.start(node.note_interest, node.note_message)
+                return
+            await asyncio.sleep(RESTART_S)
 
     def _start_agent(self, name: str, home: str) -> None:
-        addresses = {broker: BrokerAddress(broker, broker, CLIENT_PORT) for broker in self.names}
-        self.agents[name] = Agent(name, addresses, home)
+        addresses = {broker: BrokerAddress(broker, broker, self.kind.client_port) for broker in self.names}
+        self.agents[name] = Agent(name, addresses, home, self.kind.session_of)
 
     def do_stop(self, name: str) -> bool:
         """Let a real broker die; its node lives."""
@@ -191,20 +202,18 @@ class AgentsSite(MortalNodes, ManyControllers):
         self.servers[name].start()
         return True
 
-    def do_refuse(self, name: str, is_refusing: int) -> None:
-        """Let a broker refuse logins from now on, or no longer."""
-        self.servers[name].refuses_logins = bool(is_refusing)
+    def do_refuse(self, name: str, what: int) -> None:
+        """Let a broker refuse logins from now on, or nothing any more; with MQTT also what agents alone need."""
+        self.servers[name].refuses_logins, self.servers[name].refuses_notes = what == LOGINS, what == NOTES
 
     def do_cut(self, name: str) -> bool:
         """Cut a node from its broker: what is published there meanwhile does not cross, and moves there may repeat."""
-        leaf = self.servers[name].leaf
-        if leaf is None:
+        if not self.servers[name].cut_node():
             return False
         for client in self._near(name):
             self._strike(client)
             for subscription in client.subscriptions.values():
                 self.ledger.wanted[subscription].may_repeat = True
-        leaf.close()
         return True
 
     def _near(self, broker: str) -> list[SiteClient]:
@@ -217,6 +226,7 @@ class AgentsSite(MortalNodes, ManyControllers):
     def _strike(self, client: SiteClient) -> None:
         self.ledger.strike(*client.subscriptions.values())
         self.ledger.strike_late(client.stay)
+        self.ledger.note_unanswered(client.stay, client.unanswered)
 
     def _strike_at(self, broker: str) -> None:
         """Excuse what clients of a broker lose; those that a plan brings there lose nothing unless it is committed."""
@@ -251,7 +261,8 @@ class AgentsSite(MortalNodes, ManyControllers):
         if name in self.clients or (place in self.servers and self.servers[place].is_down):
             return False
         self.stays[name] += 1
-        client = SiteClient(name, f"{name}-{self.stays[name]}", self.ledger, self._note_ended)
+        stay = f"{name}-{self.stays[name]}"
+        client = self.kind.client(name, stay, self.ledger, self._note_ended, self.wires.seed)
         for count in range(subscription_count):
             client.subscribe(count)
         if place in self.agents:
@@ -273,7 +284,7 @@ class AgentsSite(MortalNodes, ManyControllers):
 
     async def _connect(self, client: SiteClient, place: str) -> None:
         try:
-            await self.wires.connect(lambda: client, place, CLIENT_PORT)
+            await self.wires.connect(lambda: client, place, self.kind.client_port)
         except OSError:
             self._forget(client)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from regraft.producers.brokers.broker_reports import BrokerPhase
-from regraft.schemas.agent_names import agent_subscription
+from regraft.schemas.agent_names import client_of
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_leaders import STRANGER, TWIN
 
@@ -22,9 +22,13 @@ def homes_of(session: Any) -> set[str]:
 
 def check_still(site: AgentsSite) -> str:
     """Return what is still on its way, "" for nothing."""
+    waiting = [name for name, client in site.clients.items() if not client.is_answered]
+    if waiting:
+        return f"{waiting} wait for answers"
     for name, session in site.sessions.items():
         moves = session.moves
-        left = (moves.moving, moves._arrived, moves._names, moves._since_s, moves._kept, session._holds, session._tasks)
+        parts = (moves.moving, moves._arrived, moves._before, moves._names, moves._since_s, moves._kept)
+        left = (*parts, session._holds, session._tasks)
         if any(left) or moves._kept_bytes or session.publishing._is_moving:
             return f"{name} moves: {left}"
     for broker, node in site.nodes.items():
@@ -41,20 +45,22 @@ def sources(site: AgentsSite) -> Counter[tuple[str, str, int]]:
     """Return, by broker, client and number, how often a broker has a subscription beside an agent."""
     found: Counter[tuple[str, str, int]] = Counter()
     for broker, server in site.servers.items():
-        for (_, queue), count in server.interest.items():
-            beside = agent_subscription(queue.decode())
-            if beside is not None:
-                found[broker, beside.client, beside.number] += count
+        for (client, number), count in site.kind.beside(server).items():
+            found[broker, client, number] += count
     return found
 
 
 def check_served(site: AgentsSite) -> None:
     """Check that each subscription beside an agent is at its home alone, and that no broker has any other."""
     expected: Counter[tuple[str, str, int]] = Counter()
+    staying = {session.client.name for session in site.sessions.values() if session.client.stays_because}
     for name, session in site.sessions.items():
         connected, used = set(session.homes.upstreams), homes_of(session)
         if connected != used:
             raise BrokenPromiseError("connections", f"{name} has {connected}, uses {used}")
+        at = {broker: site.kind.connected(server)[session.client.name] for broker, server in site.servers.items()}
+        if {broker: count for broker, count in at.items() if count} != dict.fromkeys(connected, 1):
+            raise BrokenPromiseError("connections", f"{name} has {connected}, brokers have {at}")
         for each in session.client.subscriptions.values():
             if each.number >= 0:
                 expected[each.home, session.client.name, each.number] += 1
@@ -67,6 +73,9 @@ def check_served(site: AgentsSite) -> None:
         (each.home, name.partition("~")[0]) for name, each in site.register.connected.items() if "~" in name
     )
     homes = Counter((home, f"{client}.{number}") for home, client, number in expected)
+    for counts in (registered, homes):  # What stays may be registered as any other subscription.
+        for key in [each for each in counts if client_of(each[1]) in staying]:
+            del counts[key]
     if registered != homes:
         raise BrokenPromiseError("register", f"has {registered - homes}, lacks {homes - registered}")
 
@@ -78,6 +87,9 @@ def check_left(site: AgentsSite) -> None:
         names: list[Any] = [*node.clients._subjects, *core.routing.interests.locals]  # type: ignore[attr-defined]
         if beside._subscriptions or beside._clients or names:
             raise BrokenPromiseError("left over", f"{broker} keeps {[*beside._subscriptions, *names]}")
+    left = [broker for broker, server in site.servers.items() if site.kind.connected(server)]
+    if left:
+        raise BrokenPromiseError("left over", f"connections to {left}")
     gone = [name for name in site.register.connected if "~" in name]
     if gone or sources(site):
         raise BrokenPromiseError("left over", f"registered {gone}, at brokers {sources(site)}")

@@ -30,7 +30,8 @@ from regraft.producers.agents.mqtt_frames import (
 from tests.scenarios.agents.wires import Wires
 
 MQTT_PORT = 1883
-RECEIVE_MAX = 20  # What a Mosquitto takes at once from a client of MQTT 5.
+RECEIVE_MAX = 20  # What a Mosquitto takes at once from a client, and sends to one that does not say how much it takes.
+UNSAID = 65_535
 OF_NODES, FOR_AGENTS, LOG = "regraft-", "_REGRAFT/", "$SYS/broker/log/"
 NOT_AUTHORIZED = mqtt5.ConnAckReasonCode.NOT_AUTHORIZED
 TAKEN_OVER = mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER
@@ -266,9 +267,9 @@ class MemoryMqtt:
         is_over = old is not None and self.now_s - old.left_s > old.expiry_s
         expiry_s = float(connect.session_expiry_interval or 0)
         if old is not None and not connect.clean_start and not is_over:
-            old.receive_max, old.expiry_s = connect.receive_max, expiry_s
+            old.receive_max, old.expiry_s = taken_by(connect), expiry_s
             return old, True
-        session = BrokerSession(connect.client_id, version, connect.receive_max, expiry_s)
+        session = BrokerSession(connect.client_id, version, taken_by(connect), expiry_s)
         self.sessions[connect.client_id] = session
         return session, False
 
@@ -292,6 +293,11 @@ class MemoryMqtt:
                 qos = min(packet.qos, mqtt5.QoS(each.qos), key=lambda level: level.value)
                 ids = [each.id] if each.id else None
                 session.hand_over(with_fields(packet, qos=qos, packet_id=1 if qos.value else None, ids=ids))
+
+
+def taken_by(connect: mqtt5.ConnectPacket) -> int:
+    """Return how many messages of QoS 1 may be under way to a client."""
+    return RECEIVE_MAX if connect.receive_max == UNSAID else connect.receive_max
 
 
 def _renewed(packet: mqtt5.PublishPacket, packet_id: int) -> mqtt5.PublishPacket:

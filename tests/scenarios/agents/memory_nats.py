@@ -172,7 +172,7 @@ class MemoryNats:
         self.clients: list[ClientConnection] = []
         self.leaf: LeafConnection | None = None
         self.interest: Counter[tuple[bytes, bytes]] = Counter()
-        self.refuses_logins = self.has_races = False
+        self.refuses_logins = self.refuses_notes = self.has_races = False
         self._listeners: list[Any] = []
         self.start()
 
@@ -197,6 +197,13 @@ class MemoryNats:
             client.close()
         if leaf is not None:
             leaf.close()
+
+    def cut_node(self) -> bool:
+        """End the connection of the server's node; return False if there is none."""
+        if self.leaf is None:
+            return False
+        self.leaf.close()
+        return True
 
     def count_interest(self, key: tuple[bytes, bytes], change: int) -> None:
         """Note that one more client, or one less, wants a subject."""

@@ -20,6 +20,7 @@ from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.schemas.command import Command
 from tests.scenarios.agents.agents_ledger import ClientLedger
 from tests.scenarios.agents.memory_links import LinkLanes
+from tests.scenarios.agents.site_kinds import SiteKind
 from tests.scenarios.any_order_controller import AnyOrderController, new_plan
 from tests.scenarios.any_order_members import ChangingMembers
 
@@ -39,6 +40,7 @@ class MortalNodes:
     register: MemoryClients
     clients: dict[str, Any]
     servers: dict[str, Any]
+    kind: SiteKind
     controller: AnyOrderController
     met_controllers: list[AnyOrderController]
     now_ms: int
@@ -69,13 +71,12 @@ class MortalNodes:
         for client in self.clients.values():
             self.ledger.strike(*client.subscriptions.values())
             self.ledger.strike_late(client.stay)
+            self.ledger.note_unanswered(client.stay, client.unanswered)
         node, self.brokers[name] = self.brokers[name], None
         self.dead.add(name)
         self._noticed.clear()
         self.links.lose(name, self.names)
-        node.connector._keeping.cancel()
-        if node.connector._leaf is not None:
-            node.connector._leaf.end()
+        self.kind.kill(node.connector)
         for client in [each for each, at in self.register.connected.items() if at.home == name]:
             self.register.remove_client(client)
         return True

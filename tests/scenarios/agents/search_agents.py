@@ -1,7 +1,7 @@
-"""Search seeds for a run of agents that breaks the promise: `python -m tests.scenarios.agents.search_agents 600`.
+"""Search seeds for a run of agents that breaks the promise: `python -m tests.scenarios.agents.search_agents mqtt 600`.
 
-In: seconds, and perhaps the first seed. Out: what the runs covered, and each sort of failure with its first seed and
-the shortest run that fails alike. The exit code is 1 if there is one.
+In: the protocol, seconds, and perhaps the first seed. Out: what the runs covered, and each sort of failure with its
+first seed and the shortest run that fails alike. The exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ def shortened(failing: AgentsResult, seconds_max: float = 60.0) -> list[Action]:
 
 def main(arguments: Sequence[str]) -> int:
     """Search as long as the arguments say; return the exit code."""
-    end_s = time.monotonic() + float(arguments[0])
+    protocol, seconds, *more = arguments
+    end_s = time.monotonic() + float(seconds)
     counts: Counter[str] = Counter()
     first: dict[str, AgentsResult] = {}
-    for seed in itertools.count(int(arguments[1]) if len(arguments) > 1 else 0):
+    for seed in itertools.count(int(more[0]) if more else 0):
         if time.monotonic() > end_s:
             break
-        result = run_agents(AgentsSpec.of(seed))
+        result = run_agents(AgentsSpec.of(seed, protocol))
         counts += result.counts + Counter(runs=1)
         if result.failure is not None and result.kind not in first:
             first[result.kind] = result

@@ -78,6 +78,11 @@ class SiteClient(asyncio.Protocol):
         return set()
 
     @property
+    def is_answered(self) -> bool:
+        """Return True if brokers have answered all that the client has published and wants an answer to."""
+        return True
+
+    @property
     def reads(self) -> bool:
         """Return True unless the client has stopped reading."""
         return bool(self._end.reads)
