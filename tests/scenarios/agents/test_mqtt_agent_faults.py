@@ -1,0 +1,186 @@
+"""What went wrong with agents of MQTT in some order of events, each in the shortest run that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from regraft.producers.agents.mqtt_frames import MQTT_311, PUBLISH
+from regraft.producers.agents.mqtt_upstream import MqttUpstream
+from tests.scenarios.agents.agents_run import AgentsDriver, AgentsSpec, virtual_time
+from tests.scenarios.agents.check_rest import check_left
+from tests.scenarios.agents.mqtt_site_clients import MqttSiteClient
+from tests.scenarios.agents.site_kinds import MQTT, NOTES, MqttKind
+from tests.scenarios.agents.wires import AnyOrderLoop
+
+
+@contextmanager
+def driver_of(broker_count: int = 2) -> Iterator[AgentsDriver]:
+    """Yield what performs actions at a site whose nodes are open."""
+    loop, kind = AnyOrderLoop(), MqttKind()
+    with virtual_time(loop, kind) as logged:
+        driver = AgentsDriver(AgentsSpec(0, broker_count, protocol=MQTT), loop, kind)
+        driver.rest()
+        yield driver
+    assert [each for each in logged if each["log_level"] == "error"] == []
+
+
+def let(driver: AgentsDriver, is_held: Callable[[MqttUpstream], bool], *, ms: int = 0) -> None:
+    """Let everything move for a time, except what a broker sends to an agent over some connections."""
+    site = driver.site
+    end_ms = site.now_ms + ms
+    while True:
+        lanes = [each for each in driver.lanes() if not (each[0] == "arrive" and _is_held(site, each[1], is_held))]
+        if lanes:
+            driver.do(driver._action_of(lanes[0]))
+        elif site.now_ms < end_ms:
+            driver.do(("wait", 500), *(("tick", name) for name in site.nodes))
+        else:
+            return
+
+
+def _is_held(site: Any, name: str, is_held: Callable[[MqttUpstream], bool]) -> bool:
+    reader = site.wires.ends[name].peer.protocol
+    return isinstance(reader, MqttUpstream) and is_held(reader)
+
+
+def move_all(driver: AgentsDriver, target: str) -> None:
+    """Begin a plan that moves all clients to a broker."""
+    homes = driver.site.movable()
+    driver.do(("plan", (), tuple((name, home, target) for name, home in homes.items() if home != target)))
+
+
+def target_of(driver: AgentsDriver) -> str:
+    """Return the broker where the clients are not."""
+    return driver.site.names[1]
+
+
+def test_a_node_that_returns_learns_whose_the_subscriptions_in_the_log_are() -> None:
+    """Agents had answered before it read the file, whose lines about their connections forgot the answers."""
+    with driver_of(3) as driver:
+        driver.do(("come", "c0", "web1", 1), ("come", "c1", "web1", 2))
+        driver.rest()
+        driver.do(("die_node", driver.site.names[0]))
+        driver.rest()
+        while mending := driver.site.mending():
+            driver.do(*mending)
+            driver.rest()
+        driver.serve()
+        assert {home for name, home in driver.site.movable().items() if "~" in name} == {driver.site.names[0]}
+
+
+def test_a_broker_that_starts_again_has_no_clients() -> None:
+    """Those beside agents are elsewhere, those without agents are gone; the log says that it starts again."""
+    with driver_of() as driver:
+        home = driver.site.names[0]
+        driver.do(("come", "c0", "web1", 1), ("come", "c1", home, 1))
+        driver.rest()
+        assert driver.site.brokers[home].connector._interest.known()
+        driver.do(("stop", home))
+        driver.rest()
+        driver.do(("start", home))
+        driver.rest()
+        driver.serve()
+        assert driver.site.brokers[home].connector._interest.known() == {}
+
+
+def test_a_client_that_leaves_before_its_next_home_has_answered_leaves_no_connection() -> None:
+    """Its end was cut short: the missing answer refused a move, which closed a connection meanwhile."""
+    with driver_of() as driver:
+        target = target_of(driver)
+        driver.do(("come", "c0", "web1", 1))
+        driver.rest()
+        move_all(driver, target)
+        session = driver.site.sessions["c0"]
+        let(driver, lambda upstream: upstream.broker == target and target in session.homes.upstreams)
+        assert session.homes.upstreams[target]._asked
+        driver.do(("leave", "c0"))
+        driver.rest()
+        check_left(driver.site)
+
+
+def test_a_next_home_that_grants_nothing_in_time_keeps_no_client() -> None:
+    """The client was ended, as if its agent had failed, and its second login stayed."""
+    with driver_of() as driver:
+        target = target_of(driver)
+        driver.do(("come", "c0", "web1", 1))
+        driver.rest()
+        move_all(driver, target)
+        let(driver, lambda upstream: upstream.broker == target and upstream.is_ready, ms=15_000)
+        driver.rest()
+        driver.serve()
+        assert "c0" in driver.site.clients
+        assert driver.site.agents["web1"].counts["subscriptions_moved"] == 0
+
+
+def test_a_next_home_that_refuses_what_agents_need_keeps_no_connection() -> None:
+    """The client stays, and so did its second login."""
+    with driver_of() as driver:
+        target = target_of(driver)
+        driver.do(("come", "c0", "web1", 1))
+        driver.rest()
+        driver.do(("refuse", target, NOTES))
+        move_all(driver, target)
+        driver.rest()
+        assert driver.site.agents["web1"].counts["moves_refused"] == 1
+        driver.serve()
+
+
+def test_a_client_that_leaves_while_it_logs_in_leaves_no_connection() -> None:
+    """Its broker kept it until the keep-alive had passed."""
+    with driver_of() as driver:
+        driver.do(("come", "c0", "web1", 1))
+        let(driver, lambda upstream: not upstream.is_ready)
+        driver.do(("leave", "c0"))
+        driver.rest()
+        check_left(driver.site)
+
+
+def test_agents_and_nodes_say_how_much_they_take() -> None:
+    """A Mosquitto sends others 20 of QoS 1, and what is published later at QoS 0 overtakes what waits, notes, too."""
+    with driver_of() as driver:
+        for number in range(8):  # Some of them take less than others.
+            driver.do(("come", f"c{number}", "web1", 1))
+        driver.rest()
+        sessions = [each for server in driver.site.servers.values() for each in server.sessions.values()]
+        assert len(sessions) == 8 + 2
+        assert {each.receive_max for each in sessions} == {65_534}
+
+
+@pytest.mark.parametrize("copies", [0, 1, 2])
+def test_a_subscription_that_ends_leads_until_its_broker_has_ended_it(copies: int) -> None:
+    """By another, a client of 3.1.1 would get what is on its way twice, or not at all."""
+    with driver_of() as driver:
+        site = driver.site
+        name = _client_of_311(driver)
+        driver.rest()
+        driver.serve()
+        session = site.sessions[name]
+        driver.do(("publish", name, 1))
+        let(driver, lambda upstream: True)
+        [end] = [each for each in site.wires.ready() if _is_held(site, each, lambda upstream: True)]
+        while copies:
+            copies -= site.wires.ends[end].lane[0].data[0] >> 4 == PUBLISH
+            driver.do(("arrive", end))
+        driver.do(("unsubscribe", name))
+        let(driver, lambda upstream: True)
+        assert session.client.ending
+        driver.rest()
+        site.ledger.check()
+        assert not session.client.ending
+
+
+def _client_of_311(driver: AgentsDriver) -> str:
+    """Let clients come until one is of MQTT 3.1.1; return its name."""
+    for number in range(20):
+        driver.do(("come", f"c{number}", "web1", 2))
+        client = driver.site.clients[f"c{number}"]
+        assert isinstance(client, MqttSiteClient)
+        if client.version == MQTT_311:
+            return client.name
+        driver.rest()
+        driver.do(("leave", client.name))
+    raise AssertionError("none is")
