@@ -74,7 +74,11 @@ TESTS = {
         "tests/producers/emulator/test_homes_in_turn.py",
         "tests/scenarios/test_recorded_runs.py",
     ),
-    "agents": ("tests/scenarios/agents/test_agents_in_any_order.py",),
+    "agents": (
+        "tests/producers/agents/test_moving_on.py",
+        "tests/scenarios/agents/test_mqtt_agent_faults.py",
+        "tests/scenarios/agents/test_agents_in_any_order.py",
+    ),
     "controller": (
         "tests/controller/execute/test_transition.py",
         "tests/controller/execute/test_witnessed_deaths.py",
@@ -196,6 +200,7 @@ def _failed_scenario(overlays: tuple[str, ...], *, is_slow: bool) -> dict[str, A
 
 def _failed_seed(overlays: tuple[str, ...], seconds: float) -> dict[str, Any]:
     from tests.scenarios.agents.agents_run import AgentsSpec, run_agents
+    from tests.scenarios.agents.site_kinds import MQTT, NATS
     from tests.scenarios.any_order_run import RunSpec, run
 
     end_s = time.monotonic() + seconds
@@ -203,7 +208,8 @@ def _failed_seed(overlays: tuple[str, ...], seconds: float) -> dict[str, Any]:
         for overlay in overlays:
             if time.monotonic() > end_s:
                 return {"killer": ""}
-            result: Any = run_agents(AgentsSpec.of(seed)) if overlay == "agents" else run(RunSpec.of(seed, overlay))
+            drawn = AgentsSpec.of(seed, (NATS, MQTT)[seed % 2])
+            result: Any = run_agents(drawn) if overlay == "agents" else run(RunSpec.of(seed, overlay))
             if result.kind:
                 return {"killer": f"search: {overlay} seed {seed}", "text": str(result.failure)}
     raise AssertionError("seeds do not end")
