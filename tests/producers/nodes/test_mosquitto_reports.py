@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_read_is_said_sparsely(tmp_path: Path) -> None:
 
 
 def test_what_waited_for_the_file_at_the_connection_before_is_over(tmp_path: Path) -> None:
-    """The broker has died meanwhile: the file holds these lines, and behind them, that it has begun anew."""
+    """The broker has died meanwhile: the file holds these lines, and behind them, that it starts again."""
     file = tmp_path / "mosquitto.log"
     site = Site(file=file)
     connected, wants = "New client connected from 10.0.0.9:1 as c (p2, c1, k60).", "c 0 a"
