@@ -76,6 +76,7 @@ TESTS = {
     ),
     "agents": (
         "tests/producers/agents/test_moving_on.py",
+        "tests/scenarios/model/test_agent_moves.py",
         "tests/scenarios/agents/test_mqtt_agent_faults.py",
         "tests/scenarios/agents/test_agents_in_any_order.py",
     ),
