@@ -135,6 +135,7 @@ def test_a_client_that_leaves_while_it_logs_in_leaves_no_connection() -> None:
         driver.do(("come", "c0", "web1", 1))
         let(driver, lambda upstream: not upstream.is_ready)
         driver.do(("leave", "c0"))
+        let(driver, lambda upstream: not upstream.is_ready)
         driver.rest()
         check_left(driver.site)
 

@@ -26,7 +26,7 @@ def test_no_order_of_events_breaks_the_promise(name: str) -> None:
     ("name", "part", "method", "answer", "fault"),
     [
         ("old_dies", MovingSubscription, "is_complete", property(lambda _move: False), "not at rest"),
-        ("mqtt_new", ClientMoves, "_is_owed", lambda *_: True, "came twice"),
+        ("mqtt_old", ClientMoves, "_is_owed", lambda *_: True, "came twice"),
         ("refused", ClientMoves, "_refuse", lambda *_: None, "is preparing"),
         ("new_dies", ClientMoves, "lose", lambda *_: None, "not at rest"),
     ],
