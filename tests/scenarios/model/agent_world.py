@@ -78,7 +78,7 @@ class Subscription:
 class Client:
     """What the agent knows of the client."""
 
-    name, stays_because, has_published = CLIENT, "", False
+    name, stays_because, has_published = CLIENT, None, False
 
     def __init__(self) -> None:
         self.subscriptions = {1: Subscription(OLD)}
