@@ -140,12 +140,13 @@ class MosquittoReports:
             self._note(NOT_READ, f"{self.file}: {self.file_error}")
         if lines is None:
             return False
-        if (form := self._own_form(lines[-1])) is not None:  # What collects the output may add its own time.
-            interest.note_own(form.own_name)
-            entries = [entry for line in lines if (entry := self._entry(form, line)) is not None]
-            interest.catch_up(entries, now_s)
-        self.is_caught_up = True
-        self._handle_waiting(interest, now_s)
+        with interest.net_changes():
+            if (form := self._own_form(lines[-1])) is not None:  # What collects the output may add its own time.
+                interest.note_own(form.own_name)
+                entries = [entry for line in lines if (entry := self._entry(form, line)) is not None]
+                interest.catch_up(entries, now_s)
+            self.is_caught_up = True
+            self._handle_waiting(interest, now_s)
         return True
 
     def _handle_waiting(self, interest: MqttInterest, now_s: float) -> None:

@@ -220,10 +220,9 @@ class MqttConnector(PlainConnector):
 
     def _catch_up(self) -> bool:
         """Process the log file up to our own subscription, then later entries; return False if it is not there yet."""
-        interest, was_caught_up = self._interest, self._reports.is_caught_up or not self.is_open
-        if interest is not None and not was_caught_up and self._reports.catch_up(interest, time.monotonic()):
-            self._line.ask_all()  # Not before: lines about connections void what their agents have answered.
-        return self._reports.is_caught_up
+        if self._interest is None or not self.is_open:
+            return self._reports.is_caught_up
+        return self._reports.catch_up(self._interest, time.monotonic())
 
     @property
     def is_open(self) -> bool:
@@ -325,8 +324,7 @@ class MqttConnector(PlainConnector):
             log.warning("connector_refused", broker=self._name, reason=self._reason)
             raise ConnectionError(self._reason)
         self._is_subscribed = True
-        if self._reports.is_caught_up:
-            self._line.ask_all()
+        self._line.ask_all()
         if self._api is None:
             self._session.unsubscribe(own_filter)
         if self._first is None or self._first.done():

@@ -67,6 +67,7 @@ class _Client:
     filters: set[str] = field(default_factory=set)
     waiting: dict[str, None] = field(default_factory=dict)
     has_session: bool = True
+    is_of_agent: bool = False
     asked_for_session: bool = False
     beside: dict[str, str] = field(default_factory=dict)
     left_s: float | None = None
@@ -81,7 +82,7 @@ class MqttInterest:
     ) -> None:  # fmt: skip
         self.counts, self._groups_once = counts, groups_once
         self.on_session: Callable[[str], None] = lambda _name: None  # A client asks for a session, now.
-        self._is_catching_up = False
+        self._is_catching_up = self._is_deferred = False
         self.changes_count = 0  # Changes of what clients want; the connector stores it after some.
         self._session_s = session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
@@ -112,11 +113,22 @@ class MqttInterest:
         except TopicError as error:
             self._refuse(wanted, error)
             return
-        self._beside_count += is_new
+        self._set_beside(client, wanted, group, before)
+
+    def _set_beside(self, client: _Client, wanted: str, group: str, before: tuple[str, ...]) -> None:
+        self._beside_count += wanted not in client.beside
         client.beside[wanted] = group
         if wanted in client.filters:
             self._wanted.add(self._subjects(client, wanted))
             self._wanted.remove(before)
+
+    def _keep_beside(self, answers: Mapping[str, Mapping[str, str]]) -> None:
+        """Note again what agents have said: lines about connections of which the node knew void it."""
+        for name, beside in answers.items():
+            client = self._clients.get(name)
+            for wanted, group in beside.items():
+                if client is not None and client.is_of_agent and wanted not in client.beside:
+                    self._set_beside(client, wanted, group, self._subjects(client, wanted))
 
     def _subjects(self, client: _Client, wanted: str) -> tuple[str, ...]:
         """Return the subjects that a client's filter wants; raise TopicError if it is invalid."""
@@ -141,7 +153,7 @@ class MqttInterest:
 
         Those that were received before change nothing. The file does not name the kind of an entry: its form shows it.
         """
-        with self._wanted.net_changes(), self._catching_up():
+        with self.net_changes(), self._catching_up():
             for entry in entries:
                 if not self._handle_notice(entry, now_s):
                     subscriptions = self._names_and_filters(entry)
@@ -150,6 +162,21 @@ class MqttInterest:
                         self._take_subscribing(subscriptions)
                     elif not subscriptions:
                         self._handle_unsubscribe(entry)
+
+    @contextmanager
+    def net_changes(self) -> Iterator[None]:
+        """Report only what differs at the end, and keep what agents have said: lines that are old would void it."""
+        if self._is_deferred:
+            yield
+            return
+        answers = {name: dict(client.beside) for name, client in self._clients.items() if client.beside}
+        self._is_deferred = True
+        try:
+            with self._wanted.net_changes():
+                yield
+                self._keep_beside(answers)
+        finally:
+            self._is_deferred = False
 
     @contextmanager
     def _catching_up(self) -> Iterator[None]:
@@ -245,7 +272,7 @@ class MqttInterest:
         if client is None or wanted in client.filters:
             return
         if wanted.startswith(FOR_AGENTS):  # Of an agent, whose clients have no sessions.
-            client.has_session = False
+            client.has_session, client.is_of_agent = False, True
             return
         subjects = self._subjects(client, wanted)
         if len(client.filters) >= FILTERS_OF_CLIENT_MAX or self._filter_count >= FILTERS_MAX:

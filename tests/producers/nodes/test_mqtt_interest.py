@@ -151,3 +151,22 @@ def test_interest_of_an_agents_client_ends_with_its_connection() -> None:
     interest.note_beside(AgentNote(NoteKind.BESIDE, "no name of an agent", identifier="sensor", filter="a/b"))
     interest.handle("M/subscribe", "sensor 1 a/b", 2.0)
     assert wanted["a.b"]
+
+
+@pytest.mark.parametrize("is_note_first", [True, False])
+def test_what_agents_have_said_outlasts_lines_about_connections_that_come_again(is_note_first: bool) -> None:
+    """A plan may be bringing the subscription: to end it, even for a moment, would lose it."""
+    changes: list[tuple[str, bool]] = []
+    interest = MqttInterest(lambda subject, is_wanted: changes.append((subject, is_wanted)), "own", 60.0, Counter())
+    lines = ["New client connected from 10.0.0.9:1 as c (p5, c1, k30).", "c 1 _REGRAFT/agent/all", "c 1 a"]
+    note = AgentNote(NoteKind.BESIDE, "web1.r-1.1~s-1", 1, identifier="c", filter="a")
+    if is_note_first:
+        interest.note_beside(note)
+    else:
+        interest.catch_up(lines, 0.0)
+        interest.note_beside(note)
+        changes.clear()
+    interest.catch_up(["Client c disconnected.", *lines], 0.0)
+    assert changes == ([("a regraft-agent.web1.r-1.1~s-1@1", True)] if is_note_first else [])
+    interest.catch_up(["Client c disconnected.", lines[0], "c 1 a"], 0.0)  # It has no agent any more.
+    assert changes[-2:] == [("a regraft-agent.web1.r-1.1~s-1@1", False), ("a", True)]

@@ -149,7 +149,7 @@ class AgentEnd:
         """Do nothing."""
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin what waits for a connection once that is open, in a move of its own; no time passes for a watch."""
+        """Begin what waits for a connection once that is open, in another move; no time passes for a watch."""
         what, given = work.__name__, dict(work.cr_frame.f_locals)  # type: ignore[attr-defined]
         work.close()
         if what != "_watch":
