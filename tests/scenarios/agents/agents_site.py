@@ -192,6 +192,11 @@ class AgentsSite(MortalNodes, ManyControllers):
         if self.servers[name].is_down:
             return False
         self._strike_at(name)
+        node = self.brokers[name]
+        for payload in self.kind.unanswered(node.connector) if node is not None else ():
+            publisher, _, number = payload.decode().partition("/")
+            if number:
+                self.ledger.note_unanswered(publisher, {int(number)})
         self.servers[name].stop()
         return True
 
