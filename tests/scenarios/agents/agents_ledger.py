@@ -15,12 +15,16 @@ from tests.scenarios.any_order_account import BrokenPromiseError
 
 @dataclass
 class Wanted:
-    """A subscription, of one publisher or all: since which number each publisher's is owed, and what has come."""
+    """A subscription, of one publisher or all: since which number each publisher's is owed, and what has come.
+
+    ``unread`` is what may come once more, of each publisher: its broker has died, and the node has yet to read it.
+    """
 
     only_of: str = ""
     since: dict[str, int] = field(default_factory=dict)
     came: dict[str, set[int]] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
+    unread: dict[str, set[int]] = field(default_factory=dict)
     is_open: bool = True
     may_repeat: bool = False
 
@@ -68,6 +72,10 @@ class ClientLedger:
         """Note that a publisher's broker has died, or may have, before it answered these: they may come twice."""
         self.unanswered.setdefault(publisher, set()).update(numbers)
 
+    def note_unread(self, name: str, publisher: str, number: int) -> None:
+        """Note that the broker of a subscription has died, and that its node may read this later: it may come again."""
+        self.wanted[name].unread.setdefault(publisher, set()).add(number)
+
     def open_all(self) -> None:
         """Note that from now on every subscription is owed everything."""
         self.struck.clear()
@@ -80,15 +88,19 @@ class ClientLedger:
         wanted, self.came_count = self.wanted[name], self.came_count + 1
         came, newest = wanted.came.setdefault(publisher, set()), wanted.newest.get(publisher, 0)
         is_late = number <= self.late.get(publisher, 0)
-        may_repeat = wanted.may_repeat or number in self.unanswered.get(publisher, ())
+        is_read_late = number in came and number in wanted.unread.get(publisher, ())
+        if is_read_late:
+            wanted.unread[publisher].discard(number)  # It comes once more only.
+        may_repeat = wanted.may_repeat or is_read_late or number in self.unanswered.get(publisher, ())
         if number in came and not (may_repeat or (is_late and name in self.struck)):
             raise BrokenPromiseError("repeated", f"{name} got {publisher}/{number} behind {newest}")
-        if number < newest and not (wanted.may_repeat or is_late):
+        may_be_behind = wanted.may_repeat or is_late or is_read_late
+        if number < newest and not may_be_behind:
             raise BrokenPromiseError("out of order", f"{name} got {publisher}/{number} behind {newest}")
         if not 0 < number <= self.written[publisher]:
             raise BrokenPromiseError("invented", f"{name} got {publisher}/{number}")
         client = name.partition(":")[0]
-        is_excused = wanted.may_repeat or is_late or name in self.struck or client in self.apart
+        is_excused = may_be_behind or name in self.struck or client in self.apart
         if number < self._newest[client, publisher] and not is_excused:
             raise BrokenPromiseError("subscriptions out of order", f"{name} got {publisher}/{number} behind another's")
         self._newest[client, publisher] = max(number, self._newest[client, publisher])

@@ -41,6 +41,7 @@ Action = tuple[Any, ...]
 START_S = 1.0  # Connectors look for other nodes for half a second.
 RESTART_S = 1.0
 AGENTS = ("web1", "web2")
+MESSAGE = re.compile(rb"(c\d+-\d+)/(\d+)(?:\r\n)?$")  # The end of a packet with what a client has published.
 BEFORE_COMMIT = (PlanPhase.PROPOSED, PlanPhase.PREPARING, PlanPhase.ABORTING, PlanPhase.ABORTED, PlanPhase.REFUSED)
 
 
@@ -198,7 +199,17 @@ class AgentsSite(MortalNodes, ManyControllers):
             if number:
                 self.ledger.note_unanswered(publisher, {int(number)})
         self.servers[name].stop()
+        self._note_unread(name)
         return True
+
+    def _note_unread(self, broker: str) -> None:
+        """Note what a node has not read of a broker that has died: it carries it to where clients have restarted."""
+        at_home = [name for name, session in self.sessions.items() if broker in homes_of(session)]
+        wanted = [each for name in at_home for each in self.clients[name].subscriptions.values()]
+        for data in self.wires.on_the_way(broker, self.kind.nodes_end):
+            if message := MESSAGE.search(data):
+                for each in wanted:
+                    self.ledger.note_unread(each, message[1].decode(), int(message[2]))
 
     def do_start(self, name: str) -> bool:
         """Start a broker again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -17,9 +18,11 @@ from regraft.producers.agents.mqtt_upstream import MqttUpstream
 from regraft.producers.agents.nats_session import NatsSession
 from regraft.producers.agents.nats_upstream import Upstream as NatsUpstream
 from regraft.producers.nodes.mqtt import mosquitto_reports, mqtt_connector, mqtt_session, watch_echoes
+from regraft.producers.nodes.mqtt.mqtt_connection import MqttConnection
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats import local_streams, nats_connector, nats_leaf
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
+from regraft.producers.nodes.nats.nats_leaf import Leaf
 from regraft.schemas.agent_names import agent_subscription
 from tests.scenarios.agents.agents_ledger import ClientLedger
 from tests.scenarios.agents.memory_mqtt import MQTT_PORT, MemoryMqtt
@@ -40,11 +43,12 @@ Beside = Counter[tuple[str, int]]
 class SiteKind(Protocol):
     """A protocol. ``clocked`` are the product's modules that read a clock, ``limits`` values that hold no test up.
 
-    ``refusals`` are what its brokers may refuse.
+    ``refusals`` are what its brokers may refuse, ``nodes_end`` is a node's end of the connection to its broker.
     """
 
     client_port: int
     session_of: type[ClientSession[Any]]
+    nodes_end: type[asyncio.Protocol]
     clocked: tuple[ModuleType, ...]
     limits: tuple[tuple[Any, str, Any], ...]
     refusals: tuple[int, ...]
@@ -81,7 +85,7 @@ class SiteKind(Protocol):
 class NatsKind:
     """NATS."""
 
-    client_port, session_of = CLIENT_PORT, NatsSession
+    client_port, session_of, nodes_end = CLIENT_PORT, NatsSession, Leaf
     clocked = (local_streams, nats_connector, nats_leaf)
     refusals = (LOGINS,)
     limits = ((nats_leaf, "PING_S", NEVER_S), (nats_leaf, "SILENCE_S_MAX", NEVER_S))
@@ -125,7 +129,7 @@ class NatsKind:
 class MqttKind:
     """MQTT."""
 
-    client_port, session_of = MQTT_PORT, MqttSession
+    client_port, session_of, nodes_end = MQTT_PORT, MqttSession, MqttConnection
     refusals = (LOGINS, NOTES)
     clocked = (mosquitto_reports, mqtt_connector, mqtt_session, watch_echoes)
     limits = (

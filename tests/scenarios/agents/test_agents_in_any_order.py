@@ -109,3 +109,19 @@ def test_the_ledger_excuses_repeats_of_what_a_dying_broker_had_not_answered() ->
     ledger.take("s", "p", 2)
     with pytest.raises(BrokenPromiseError, match="repeated"):
         ledger.take("s", "p", 1)
+
+
+def test_the_ledger_excuses_one_repeat_of_what_a_node_had_not_read_of_its_dying_broker() -> None:
+    """Of that alone, and for the subscriptions that have restarted."""
+    ledger = opened()
+    ledger.subscribe("other")
+    for number in (ledger.write("p"), ledger.write("p"), ledger.write("p")):
+        for name in ("s", "other"):
+            ledger.take(name, "p", number)
+    for number in (2, 3):
+        ledger.note_unread("s", "p", number)
+    for number in (2, 3):
+        ledger.take("s", "p", number)
+    for name, number in (("s", 3), ("s", 1), ("other", 3)):
+        with pytest.raises(BrokenPromiseError, match="repeated"):
+            ledger.take(name, "p", number)

@@ -10,6 +10,7 @@ import pytest
 
 from regraft.producers.agents.mqtt_frames import MQTT_311, PUBLISH
 from regraft.producers.agents.mqtt_upstream import MqttUpstream
+from regraft.producers.nodes.mqtt.mqtt_connection import MqttConnection
 from tests.scenarios.agents.agents_run import AgentsDriver, AgentsSpec, virtual_time
 from tests.scenarios.agents.check_rest import check_left
 from tests.scenarios.agents.mqtt_site_clients import MqttSiteClient
@@ -28,12 +29,12 @@ def driver_of(broker_count: int = 2) -> Iterator[AgentsDriver]:
     assert [each for each in logged if each["log_level"] == "error"] == []
 
 
-def let(driver: AgentsDriver, is_held: Callable[[MqttUpstream], bool], *, ms: int = 0) -> None:
-    """Let everything move for a time, except what a broker sends to an agent over some connections."""
+def let(driver: AgentsDriver, is_held: Callable[[Any], bool], *, ms: int = 0, of: type[Any] = MqttUpstream) -> None:
+    """Let everything move for a time, except what a broker sends to agents, or others, over some connections."""
     site = driver.site
     end_ms = site.now_ms + ms
     while True:
-        lanes = [each for each in driver.lanes() if not (each[0] == "arrive" and _is_held(site, each[1], is_held))]
+        lanes = [each for each in driver.lanes() if not (each[0] == "arrive" and _is_held(site, each[1], is_held, of))]
         if lanes:
             driver.do(driver._action_of(lanes[0]))
         elif site.now_ms < end_ms:
@@ -42,9 +43,9 @@ def let(driver: AgentsDriver, is_held: Callable[[MqttUpstream], bool], *, ms: in
             return
 
 
-def _is_held(site: Any, name: str, is_held: Callable[[MqttUpstream], bool]) -> bool:
+def _is_held(site: Any, name: str, is_held: Callable[[Any], bool], of: type[Any] = MqttUpstream) -> bool:
     reader = site.wires.ends[name].peer.protocol
-    return isinstance(reader, MqttUpstream) and is_held(reader)
+    return isinstance(reader, of) and is_held(reader)
 
 
 def move_all(driver: AgentsDriver, target: str) -> None:
@@ -149,6 +150,36 @@ def test_agents_and_nodes_say_how_much_they_take() -> None:
         sessions = [each for server in driver.site.servers.values() for each in server.sessions.values()]
         assert len(sessions) == 8 + 2
         assert {each.receive_max for each in sessions} == {65_534}
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_a_client_whose_broker_dies_gets_again_only_what_the_node_is_slower_to_read(is_slow: bool) -> None:
+    """The node carries it to where the client has restarted, since others there want it, too."""
+    with driver_of() as driver:
+        site = driver.site
+        home, other = site.names
+        driver.do(("come", "c0", "web1", 1), ("come", "c1", "web1", 0), ("come", "c2", other, 1))
+        driver.rest()
+        driver.serve()
+        node = site.brokers[home].connector._session
+
+        def is_held(reader: MqttConnection) -> bool:
+            return is_slow and reader is node._connection
+
+        driver.do(("publish", "c1", 6))
+        let(driver, is_held, of=MqttConnection)
+        driver.do(("leave", "c1"))
+        let(driver, is_held, of=MqttConnection)
+        came = site.ledger.wanted["c0-1:1"].came["c1-1"]
+        assert max(came) == site.ledger.written["c1-1"]
+        driver.do(("stop", home))
+        unread = {key: set(numbers) for key, numbers in site.ledger.wanted["c0-1:1"].unread.items()}
+        let(driver, is_held, ms=3_000, of=MqttConnection)
+        count = site.ledger.came_count
+        driver.rest()
+        assert set(unread) == ({"c1-1"} if is_slow else set())
+        assert site.ledger.came_count - count == 2 * len(unread.get("c1-1", ()))  # Both who are left.
+        assert not any(site.ledger.wanted["c0-1:1"].unread.values())
 
 
 @pytest.mark.parametrize("copies", [0, 1, 2])

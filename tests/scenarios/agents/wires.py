@@ -286,3 +286,8 @@ class Wires:
     def ready(self) -> list[str]:
         """Return the ends at which something has been written that may arrive."""
         return [name for name, end in self.ends.items() if end.is_ready]
+
+    def on_the_way(self, host: str, reader: type[asyncio.BaseProtocol]) -> list[bytes]:
+        """Return what has been written at a host and has not arrived at readers of a sort."""
+        ends = [end for end in self.ends.values() if end.place == host and isinstance(end.peer.protocol, reader)]
+        return [item.data for end in ends for item in end.lane if item.data is not None]
