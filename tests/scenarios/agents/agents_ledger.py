@@ -91,10 +91,10 @@ class ClientLedger:
         is_read_late = number in came and number in wanted.unread.get(publisher, ())
         if is_read_late:
             wanted.unread[publisher].discard(number)  # It comes once more only.
-        may_repeat = wanted.may_repeat or is_read_late or number in self.unanswered.get(publisher, ())
-        if number in came and not (may_repeat or (is_late and name in self.struck)):
+        is_again = is_read_late or (number in came and number in self.unanswered.get(publisher, ()))
+        if number in came and not (wanted.may_repeat or is_again or (is_late and name in self.struck)):
             raise BrokenPromiseError("repeated", f"{name} got {publisher}/{number} behind {newest}")
-        may_be_behind = wanted.may_repeat or is_late or is_read_late
+        may_be_behind = wanted.may_repeat or is_late or is_again
         if number < newest and not may_be_behind:
             raise BrokenPromiseError("out of order", f"{name} got {publisher}/{number} behind {newest}")
         if not 0 < number <= self.written[publisher]:

@@ -100,15 +100,19 @@ def test_the_ledger_excuses_those_who_are_struck_until_they_are_opened_again() -
 
 
 def test_the_ledger_excuses_repeats_of_what_a_dying_broker_had_not_answered() -> None:
-    """Of these alone; each is owed all the same."""
+    """Of these alone, in their order once more; each is owed all the same."""
     ledger = opened()
-    for number in (ledger.write("p"), ledger.write("p")):
+    numbers = [ledger.write("p") for _ in range(5)]
+    for number in (1, 2, 3, 5):
         ledger.take("s", "p", number)
-    ledger.strike_late("p")
-    ledger.note_unanswered("p", {2})
-    ledger.take("s", "p", 2)
+    ledger.note_unanswered("p", {2, 3, 4})
+    for number in (2, 3):
+        ledger.take("s", "p", number)
     with pytest.raises(BrokenPromiseError, match="repeated"):
         ledger.take("s", "p", 1)
+    with pytest.raises(BrokenPromiseError, match="out of order"):
+        ledger.take("s", "p", 4)
+    assert ledger.missing() == [f"s lost p/{numbers[3:4]}"]
 
 
 def test_the_ledger_excuses_one_repeat_of_what_a_node_had_not_read_of_its_dying_broker() -> None:
