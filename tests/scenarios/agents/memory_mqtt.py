@@ -158,10 +158,10 @@ class MqttConnectionEnd(asyncio.Protocol):
             self.close(mqtt5.ConnAckPacket(reason_code=NOT_AUTHORIZED), "")
             return
         session, is_old = self.server.session_for(connect, self._version)
-        self.session, session.connection = session, self
         clean, version = int(connect.clean_start), 5 if self._version == MQTT_5 else 2
         name = f"{connect.client_id} (p{version}, c{clean}, k{connect.keep_alive})"
         self.server.log("N", f"New client connected from 127.0.0.1:1 as {name}.")
+        self.session, session.connection = session, self  # From here on: what waits follows what is sent again.
         self.write(mqtt5.ConnAckPacket(session_present=is_old, receive_max=RECEIVE_MAX))
         session.send_again()
 
