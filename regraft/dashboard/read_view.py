@@ -51,7 +51,7 @@ class ViewReader:
         self._values: dict[str, Any] = {}
         self._windows = WindowSeries(windows_max)
         self._windows_max = windows_max
-        self._costs: dict[int, CostPoint] = {}  # By end of window, also those of earlier controllers.
+        self._costs: list[CostPoint] = []  # Also those of earlier controllers.
         self.errors: dict[str, str] = {}
         self.news_ms: int | None = None
 
@@ -99,11 +99,14 @@ class ViewReader:
         return VERSION in self.errors
 
     def _costs_with(self, points: Sequence[CostPoint]) -> list[CostPoint]:
-        """Add points to those of earlier controllers: a new leader begins without any, but charts share a time axis."""
-        self._costs |= {point.window_end_ms: point for point in points}
-        newest = sorted(self._costs)[-self._windows_max :]
-        self._costs = {end_ms: self._costs[end_ms] for end_ms in newest}
-        return list(self._costs.values())
+        """Add points to those of earlier controllers: a new leader begins without any, but charts share a time axis.
+
+        Only what was before them stays: clocks may have been set back, or recorded telemetry be replayed.
+        """
+        if points:
+            earlier = [point for point in self._costs if point.window_end_ms < points[0].window_end_ms]
+            self._costs = [*earlier, *points][-self._windows_max :]
+        return self._costs
 
     def _windows_until_now(self) -> Sequence[Any]:
         counts = self._values.get(COUNTS)

@@ -44,6 +44,8 @@ class WindowSeries:
         length_ms = end_ms - start_ms
         if length_ms <= 0:
             return
+        # Clocks may have been set back, or recorded telemetry be replayed: what was later is over.
+        self._points = {end: point for end, point in self._points.items() if end <= end_ms}
         latency_of = {end_ms - back * length_ms: value for back, value in enumerate(reversed(latencies_ms))}
         for point in cost:
             earlier_ms = point.window_end_ms

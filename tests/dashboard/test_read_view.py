@@ -61,6 +61,21 @@ def test_costs_of_an_earlier_controller_stay_shown_as_long_as_its_windows() -> N
     assert len(ViewReader(3).read(view_texts(document))["cost"]) == 3
 
 
+def test_what_was_later_is_over_once_clocks_are_set_back() -> None:
+    """Windows and costs from what is now the future would hide all that follow."""
+    document, later = written_document(), written_document()
+    for point in later["cost"]:
+        point["window_end_ms"] += 3_600_000
+    for name in ("start_ms", "end_ms"):
+        later["window"][name] += 3_600_000
+    reader = ViewReader(100)
+    reader.read(view_texts(later))
+    shown = reader.read(view_texts(document))
+    ends_ms = [point["window_end_ms"] for point in document["cost"]]
+    assert [point.window_end_ms for point in shown["cost"]] == ends_ms
+    assert [point.window_end_ms for point in shown["windows"]] == ends_ms
+
+
 def test_an_unreadable_text_leaves_the_part_unchanged() -> None:
     """It is reported in a sentence until the text is readable again."""
     reader = ViewReader(100)
