@@ -1,6 +1,7 @@
 """The page in a real browser: it draws the live view, follows it, and gives orders. Skipped if there is no browser."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from regraft.dashboard.operator_tokens import READ_SCOPE
 from regraft.schemas.order import OrderKind
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
-from tests.dashboard.view_documents import BROKERS, proposed_document, publish, written_document
+from tests.dashboard.view_documents import (
+    BROKERS,
+    moved_in_time,
+    proposed_document,
+    publish,
+    store_document,
+    written_document,
+)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FOUND = next((path for name in BROWSERS if (path := shutil.which(name))), None)
@@ -107,13 +115,17 @@ def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None
 
 
 def test_all_charts_show_the_same_span_after_a_failover(page: Page, served: ServedDashboard) -> None:
-    """The controller that took over has no costs of earlier windows; the cost chart still begins with the others."""
-    document = written_document()
-    publish(served.redis_url, document)
+    """The controller that took over has no costs of earlier windows; the chart keeps those of its predecessor."""
+    written = written_document()
+    document = moved_in_time(written, time.time_ns() // 1_000_000 - written["time_ms"])
+    store_document(served.redis_url, document)
     page.goto(served.url)
     page.wait_for_function("() => window.regraft?.charts.every((chart) => chart.shown?.marks.length)")
-    publish(served.redis_url, {**document, "cost": document["cost"][-2:]})
-    page.wait_for_function("() => window.regraft.store.parts.cost.length === 2")
+    before, last = document["cost"][-2:]
+    store_document(served.redis_url, {**document, "cost": [before, {**last, "cost_per_s": 12_345.0}]})
+    page.wait_for_function("() => window.regraft.store.parts.cost.at(-1).cost_per_s === 12345")
+    ends_ms = page.evaluate("() => window.regraft.store.parts.cost.map((point) => point.window_end_ms)")
+    assert set(ends_ms) >= {point["window_end_ms"] for point in document["cost"]}
     page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
     spans = page.evaluate("() => window.regraft.charts.map((chart) => chart.shown)")
     assert spans[0] == spans[1] == spans[2]
