@@ -90,7 +90,7 @@ def test_at_most_n_notifications_are_traced_per_window() -> None:
         FIG_1.brokers, [Published("P", at // 600, frozenset()) for at in range(1200)], {"P": "B1"}, [30, 30]
     )
     windows = [window_of(number, each, {"P": "B1"}) for number, each in enumerate(sets)]
-    parts = [(window, columns_by_publisher(window.sets)["P"]) for window in windows]
+    parts = [(window, columns_by_publisher(window.sets)["P"], window.sets.delivered) for window in windows]
     rng = random.Random(5)
     for period_s, most in ((60.0, 7), (30.0, 14), (10.0, 42)):
         chosen = replace(ONE_TRACE, pop_traces_max=7, pop_window_s=period_s)
