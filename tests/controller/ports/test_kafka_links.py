@@ -81,7 +81,7 @@ def test_reader_that_starts_at_the_end_misses_nothing_that_follows(kafka: Runnin
     )
     assert reader.poll() == []
     wait_until(lambda: reader.poll() == [] and reader.is_reading)
-    assert store.commit(None, [Command("plan-1", CommandPhase.PREPARE, "b01", 0, 1)])
+    wait_until(lambda: store.commit(None, [Command("plan-1", CommandPhase.PREPARE, "b01", 0, 1)]))
     store.close()
     assert [command.broker for command in collected(reader, 1)] == ["b01"]
     reader.close()
@@ -162,7 +162,7 @@ def test_the_end_behind_a_transaction_is_reached(kafka: RunningKafka, namespace:
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     writer = TransactionWriter(kafka.access, f"{namespace}-writer")
     wait_until(writer.begin)
-    assert writer.commit(lambda producer: producer.produce(topic, encode(answer)))
+    wait_until(lambda: writer.commit(lambda producer: producer.produce(topic, encode(answer))))
     reader = TopicReader(kafka.access, {topic: CommandResult}, 0, pytest.fail)
     found = []
     wait_until(lambda: bool(found.extend(reader.poll())) or reader.has_read_all())
@@ -203,7 +203,7 @@ def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> N
             stores.append(begun_store(kafka, namespace))
             return False
 
-    assert stores[-1].commit(plan_at(1, PlanPhase.PREPARING), ())
+    wait_until(lambda: stores[-1].commit(plan_at(1, PlanPhase.PREPARING), ()))
     reader = TopicReader(
         kafka.access,
         {topic_name(STATE, namespace): StateRow, topic_name(WINDOWS, namespace): WindowClosed},

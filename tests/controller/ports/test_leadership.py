@@ -67,7 +67,7 @@ def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str, seats: S
         if second.newest == term.term:
             break
     wait_until(lambda: second.poll() is None and second.newest == term.term)
-    assert term.plans.commit(plan_at(1, PlanPhase.PREPARING), [])
+    wait_until(lambda: term.plans.commit(plan_at(1, PlanPhase.PREPARING), []))
     term.plans.close()
     first.close()
     following = led(second)
@@ -87,7 +87,7 @@ def test_a_silent_leader_is_replaced_and_can_no_longer_write(kafka: RunningKafka
     following = led(second)
     assert following.term.term == 2
     assert first.take_over(0) is None  # It is not a member, so it does not even fence off the other one.
-    assert following.plans.commit(plan_at(1, PlanPhase.PREPARING), [])
+    wait_until(lambda: following.plans.commit(plan_at(1, PlanPhase.PREPARING), []))
     with pytest.raises(DeposedError):
         term.plans.commit(plan_at(2, PlanPhase.PREPARING), [])
     assert following.plans.load() == [plan_at(1, PlanPhase.PREPARING)]
@@ -137,7 +137,7 @@ def test_terms_continue_above_those_of_plans(kafka: RunningKafka, namespace: str
     """Even if the topic of terms was recreated: brokers obey no lower term."""
     first = seats(kafka.access, namespace, "first")
     term = led(first)
-    assert term.plans.commit(msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), term=41), [])
+    wait_until(lambda: term.plans.commit(msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), term=41), []))
     first._is_chosen = True
     assert led(first).term.term == 42
     first.close()

@@ -1,5 +1,7 @@
 """The plan store on a real broker: a phase and its commands are atomic, one writer, strict reading of plans."""
 
+from functools import partial
+
 import pytest
 from confluent_kafka import Producer
 
@@ -62,7 +64,7 @@ def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, na
     store = begun(kafka, namespace)
     assert store.load() == []
     for plan in (plan_at(1, PlanPhase.PREPARING), plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)):
-        assert store.commit(plan, [])
+        wait_until(partial(store.commit, plan, []))
     found = KafkaPlanStore(kafka.access, namespace).load()
     assert found == [plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)]
     assert PlanLog(INVENTORY, found).moving == plan_at(2, PlanPhase.ACTIVATING)
@@ -75,8 +77,8 @@ def test_members_are_stored_with_a_plan_and_loaded_in_their_newest_state(kafka: 
     assert store.load_members() == []
     dead = Member("b01", MemberState.DEAD, 5, "silent for 10 s", boot_ms=3, deaths_ms=(5,), returns_ms=9, term=1)
     back = Member("b01", MemberState.JOINING, 20, "it reports again", boot_ms=12, deaths_ms=(5,), term=1)
-    assert store.commit(None, (), [dead, Member("b02", MemberState.LEAVING, 6, "drain by ann")])
-    assert store.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE], [back])
+    wait_until(lambda: store.commit(None, (), [dead, Member("b02", MemberState.LEAVING, 6, "drain by ann")]))
+    wait_until(lambda: store.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE], [back]))
     following = KafkaPlanStore(kafka.access, namespace)
     assert following.load_members() == [Member("b02", MemberState.LEAVING, 6, "drain by ann"), back]
     assert following.load() == [plan_at(1, PlanPhase.PREPARING)]
@@ -95,12 +97,12 @@ def test_an_added_broker_is_reached_through_its_agent(kafka: RunningKafka, names
         return len(found) >= count
 
     added = Member("b41", MemberState.JOINING, 5, "added", facts=BrokerFacts(agent="east"))
-    assert store.commit(None, (), [added])
+    wait_until(lambda: store.commit(None, (), [added]))
     write(kafka, topic_name(RESULTS, namespace), b"b00", encode(answer_of("b00")))
     wait_until(lambda: has(1))  # The agent's topic does not exist yet, which blocks no other.
     create_topics(kafka.access, namespace=namespace, agents=("east",))
     commands = [PREPARE, Command("plan-1", CommandPhase.INSTALL, "b41", 0, 1)]
-    assert store.commit(None, commands)
+    wait_until(lambda: store.commit(None, commands))
     for broker in ("b00", "b41"):
         write(kafka, topic_name(RESULTS, namespace, "east"), broker.encode(), encode(answer_of(broker)))
     wait_until(lambda: has(2) and bool(letters))
@@ -119,10 +121,10 @@ def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: st
     """Its tombstone and the pending events are part of the next transaction, each once."""
     store = begun(kafka, namespace)
     event = AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 0, "text")
-    assert store.commit(plan_at(1, PlanPhase.COMPLETED), [])
+    wait_until(lambda: store.commit(plan_at(1, PlanPhase.COMPLETED), []))
     store.forget("plan-1")
     store.emit(event)
-    assert store.commit(plan_at(2, PlanPhase.PREPARING), [])
+    wait_until(lambda: store.commit(plan_at(2, PlanPhase.PREPARING), []))
     store.flush()
     assert store.load() == [plan_at(2, PlanPhase.PREPARING)]
     reader = TopicReader(kafka.access, {topic_name(EVENTS, namespace): AdaptationEvent}, 0, pytest.fail)
@@ -136,13 +138,13 @@ def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: st
 def test_a_fenced_leader_can_commit_nothing(kafka: RunningKafka, namespace: str) -> None:
     """What it committed before stays; later commits are refused, plan and commands alike."""
     first = begun(kafka, namespace)
-    assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
+    wait_until(lambda: first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE]))
     second = begun(kafka, namespace)
     with pytest.raises(DeposedError):
         first.commit(plan_at(1, PlanPhase.ACTIVATING), [PREPARE, PREPARE])
     assert second.load() == [plan_at(1, PlanPhase.PREPARING)]
     assert commands_in(kafka, namespace) == [PREPARE]
-    assert second.commit(plan_at(1, PlanPhase.ABORTING), [])
+    wait_until(lambda: second.commit(plan_at(1, PlanPhase.ABORTING), []))
     first.close()
     second.close()
 
@@ -150,7 +152,7 @@ def test_a_fenced_leader_can_commit_nothing(kafka: RunningKafka, namespace: str)
 def test_an_open_transaction_of_a_dead_leader_is_not_read(kafka: RunningKafka, namespace: str) -> None:
     """A phase that was sent but not committed has not begun, and its commands reach no broker."""
     first = begun(kafka, namespace)
-    assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
+    wait_until(lambda: first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE]))
     producer = first._writer._producer
     producer.begin_transaction()
     first._fill((plan_at(1, PlanPhase.ACTIVATING), (PREPARE,), ()), producer)
@@ -164,7 +166,7 @@ def test_an_open_transaction_of_a_dead_leader_is_not_read(kafka: RunningKafka, n
 def test_a_plan_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
     """The error names its position, after the plan or after its marker; a tombstone under its key removes it."""
     store, topic = begun(kafka, namespace), topic_name(PLANS, namespace)
-    assert store.commit(plan_at(1, PlanPhase.COMPLETED), [])
+    wait_until(lambda: store.commit(plan_at(1, PlanPhase.COMPLETED), []))
     write(kafka, topic, b"plan-2", b"rubbish")
     place = rf"topic {topic}, partition 0, offset [12], key 'plan-2'.*nothing starts.*under its key"
     with pytest.raises(UnreadableRecordError, match=place):
