@@ -40,6 +40,19 @@ class TwoStays(DyingRing):
             self.command(broker, phase, SHORT, (), id_moves_between(LONG, SHORT), self.dead)
         self.run_alive(*held)
 
+    def let_second_stay_wait(self) -> None:
+        """Let b4 die, b1 ask for a second stay, and b3 publish in both epochs; what it sent first is under way."""
+        self.publish("b3", "p", topic=AT_B2)
+        self.cross("b3", "b0")
+        self.kill("b4")
+        self.notice()
+        self.feed("b1", None, AdvertiseRequest("p", topic_filter(AT_B2), 1))
+        self.run_alive(OLD_WAY)
+        self.change(PREPARE, [OLD_WAY])
+        self.change(ACTIVATE, [OLD_WAY], ["b3"])
+        self.publish("b3", "p", topic=AT_B2)
+        self.run_alive(OLD_WAY)
+
 
 def confirmed(overlay: DyingRing) -> list[int]:
     """Return the stays of the publisher that may publish."""
@@ -72,16 +85,7 @@ def test_stays_begin_in_order_although_they_register_for_a_repair_in_any() -> No
 def test_end_of_a_stay_that_waits_does_not_end_the_earlier_one() -> None:
     """That of the later stay comes from b1, while the last notification of the older epoch is on its way from b3."""
     overlay = TwoStays()
-    overlay.publish("b3", "p", topic=AT_B2)
-    overlay.cross("b3", "b0")
-    overlay.kill("b4")
-    overlay.notice()
-    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(AT_B2), 1))
-    overlay.run_alive(OLD_WAY)
-    overlay.change(PREPARE, [OLD_WAY])
-    overlay.change(ACTIVATE, [OLD_WAY], ["b3"])
-    overlay.publish("b3", "p", topic=AT_B2)
-    overlay.run_alive(OLD_WAY)
+    overlay.let_second_stay_wait()
     overlay.change(ACTIVATE, [OLD_WAY])
     overlay.publish("b3", "p", topic=AT_B2)
     overlay.run_alive(OLD_WAY)
@@ -94,16 +98,7 @@ def test_end_of_a_stay_that_waits_does_not_end_the_earlier_one() -> None:
 def test_the_end_of_a_stay_that_waits_releases_nothing_of_the_earlier_one() -> None:
     """It comes from b1 in the older epoch, ahead of the last notification that the earlier stay published there."""
     overlay = TwoStays()
-    overlay.publish("b3", "p", topic=AT_B2)
-    overlay.cross("b3", "b0")
-    overlay.kill("b4")
-    overlay.notice()
-    overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(AT_B2), 1))
-    overlay.run_alive(OLD_WAY)
-    overlay.change(PREPARE, [OLD_WAY])
-    overlay.change(ACTIVATE, [OLD_WAY], ["b3"])
-    overlay.publish("b3", "p", topic=AT_B2)
-    overlay.run_alive(OLD_WAY)
+    overlay.let_second_stay_wait()
     overlay.feed("b1", None, UnadvertiseRequest("p", 1))
     overlay.run_alive(OLD_WAY)
     assert overlay.got == []
