@@ -16,10 +16,11 @@ import mqtt5
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.mqtt_client_facts import FIRST_ID, FLUSH_ID, NOTES_ID, PRIVATE_ID
 from regraft.producers.agents.mqtt_client_side import MqttSession
-from regraft.producers.agents.mqtt_frames import MQTT_5, FrameReader, as_mqtt311, head
+from regraft.producers.agents.mqtt_frames import MQTT_5, FrameReader, head
 from regraft.producers.agents.mqtt_upstream import MqttUpstream
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, read_packet
 from tests.fuzz.agents_under_fuzz import hostile_note
+from tests.producers.agents.mqtt_311_packets import connect_311, request_311, text_of
 
 CLIENT, OTHER = "web1.k3-1", "web1.k3-2"
 BROKERS = {name: BrokerAddress(name, "127.0.0.1", 1, scheme="mqtt") for name in ("b01", "b02")}
@@ -38,16 +39,15 @@ ENDED = (
 PING, PONG = mqtt5.PingReqPacket().write(), mqtt5.PingRespPacket().write()
 
 
-def _text(text: str) -> bytes:
-    return len(text.encode()).to_bytes(2) + text.encode()
-
-
-def _connect_311(name: str) -> bytes:
-    body = b"\x00\x04MQTT\x04\x02\x00\x00" + _text(name)
-    return head(0x10, len(body)) + body
-
-
-CONNECT_311 = _connect_311("x")
+CONNECT_311 = connect_311("x")
+SENT_BY_CLIENTS = (
+    mqtt5.PublishPacket,
+    mqtt5.PubAckPacket,
+    mqtt5.PubRecPacket,
+    mqtt5.PubCompPacket,
+    mqtt5.SubscribePacket,
+    mqtt5.UnsubscribePacket,
+)
 
 
 class _Pipe:
@@ -89,7 +89,7 @@ def _session(rng: random.Random, name: str, present: set[Any]) -> _Session:
     session.present = present
     session.connection_made(cast(Any, _Pipe()))
     is_mqtt5 = rng.random() < 0.5
-    session.data_received(mqtt5.ConnectPacket(name, clean_start=True).write() if is_mqtt5 else _connect_311(name))
+    session.data_received(mqtt5.ConnectPacket(name, clean_start=True).write() if is_mqtt5 else connect_311(name))
     present.add(session)
     _log_in(session)
     wanted = mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("a/b", max_qos=QOS[1])]).write()
@@ -207,16 +207,7 @@ def _as_311(packet: bytes) -> bytes:
         read = read_packet(memoryview(packet))
     except MalformedError:
         return packet
-    match read:
-        case mqtt5.PublishPacket() | mqtt5.PubAckPacket() | mqtt5.PubRecPacket() | mqtt5.PubCompPacket():
-            return as_mqtt311(read)
-        case mqtt5.SubscribePacket():
-            body = b"".join(_text(one.pattern) + bytes((one.max_qos.value,)) for one in read.topic_filters)
-            return head(0x82, 2 + len(body)) + read.packet_id.to_bytes(2) + body
-        case mqtt5.UnsubscribePacket():
-            body = b"".join(map(_text, read.patterns))
-            return head(0xA2, 2 + len(body)) + read.packet_id.to_bytes(2) + body
-    return packet
+    return request_311(read) if isinstance(read, SENT_BY_CLIENTS) else packet
 
 
 def _client_packet(rng: random.Random) -> bytes:
@@ -235,7 +226,7 @@ def _client_packet(rng: random.Random) -> bytes:
     if kind < 0.9:
         answers = (mqtt5.PubAckPacket, mqtt5.PubRecPacket, mqtt5.PubRelPacket, mqtt5.PubCompPacket)
         return rng.choice(answers)(number).write()
-    bad = _text(rng.choice(("", "a/#/b", "a+", "$share/g"))) + b"\x01"
+    bad = text_of(rng.choice(("", "a/#/b", "a+", "$share/g"))) + b"\x01"
     odd = (
         head(0x82, 3 + len(bad)) + b"\x00\x07\x00" + bad,
         PING,

@@ -15,7 +15,8 @@ from zlib import crc32
 
 import mqtt5
 
-from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311, FrameReader, as_mqtt5, as_mqtt311, head
+from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311, FrameReader, as_mqtt5, head
+from tests.producers.agents.mqtt_311_packets import connect_311, request_311
 from tests.scenarios.agents.agents_ledger import ClientLedger
 from tests.scenarios.agents.site_clients import SUBJECT, SiteClient
 from tests.scenarios.any_order_account import BrokenPromiseError
@@ -55,7 +56,7 @@ class MqttSiteClient(SiteClient):
         """Log in: with the same identifier in each stay."""
         super().connection_made(transport)
         connect = mqtt5.ConnectPacket(self.name, clean_start=True, receive_max=self.receive_max)
-        self._end.write(connect.write() if self.version == MQTT_5 else _connect_311(self.name))
+        self._end.write(connect.write() if self.version == MQTT_5 else connect_311(self.name))
 
     def data_received(self, data: bytes) -> None:
         """Take what the other side sends."""
@@ -91,7 +92,7 @@ class MqttSiteClient(SiteClient):
                 self._take(name, packet.payload)
 
     def _send(self, packet: mqtt5.Packet) -> None:
-        self._write(packet.write() if self.version == MQTT_5 else _request_311(packet))
+        self._write(packet.write() if self.version == MQTT_5 else request_311(packet))
 
     def _new_id(self) -> int:
         self._ids += 1
@@ -125,27 +126,6 @@ class MqttSiteClient(SiteClient):
                 self._unanswered[packet_id] = number
             topic, payload = f"{SUBJECT}/{self.stay}", f"{self.stay}/{number}".encode()
             self._send(mqtt5.PublishPacket(topic, payload, qos=self.qos, packet_id=packet_id))
-
-
-def _connect_311(name: str) -> bytes:
-    body = b"\x00\x04MQTT\x04\x02\x00\x00" + len(name).to_bytes(2) + name.encode()  # A clean session, no keep-alive.
-    return head(0x10, len(body)) + body
-
-
-def _request_311(packet: mqtt5.Packet) -> bytes:
-    """Return a packet of a client as one of MQTT 3.1.1: the same without properties."""
-    match packet:
-        case mqtt5.SubscribePacket():
-            body = b"".join(_text(each.pattern) + bytes((each.max_qos.value,)) for each in packet.topic_filters)
-            return head(0x82, 2 + len(body)) + packet.packet_id.to_bytes(2) + body
-        case mqtt5.UnsubscribePacket():
-            body = b"".join(map(_text, packet.patterns))
-            return head(0xA2, 2 + len(body)) + packet.packet_id.to_bytes(2) + body
-    return as_mqtt311(packet)
-
-
-def _text(text: str) -> bytes:
-    return len(text.encode()).to_bytes(2) + text.encode()
 
 
 def _as_mqtt5(frame: bytes) -> bytes:
