@@ -257,7 +257,7 @@ def _gain_across(before: Reached, after: Reached, kind: AnyKind) -> MeanGain | N
 
 def _within_noise(gain: MeanGain, limit: float) -> tuple[Verdict, str]:
     return Verdict.GAIN_WITHIN_NOISE, (
-        f"saves {gain.mean:.2%} of the cost, chance alone accounts for up to {limit:.2%} on {gain.freedom + 1} spans"
+        f"saves {gain.mean:z.2%} of the cost, chance alone accounts for up to {limit:.2%} on {gain.freedom + 1} spans"
     )
 
 
