@@ -20,7 +20,6 @@ from regraft.schemas.registry import (
     Schema,
     latest_schema,
     newer_ids,
-    older_ids,
     schema_by_fingerprint,
     schema_by_id,
 )
@@ -100,11 +99,6 @@ def accepted_ids(schema_id: int) -> tuple[int, ...]:
 def newer_wire_ids(record: str) -> range:
     """Return the framing ids of newer versions of a record; none with a registry, whose ids do not show versions."""
     return range(0) if _wire_ids else newer_ids(record)
-
-
-def older_wire_ids(record: str) -> range:
-    """Return the framing ids of versions that are no longer read; none with a registry, as for newer ones."""
-    return range(0) if _wire_ids else older_ids(record)
 
 
 def is_newer(value: bytes, record_type: type[msgspec.Struct]) -> bool:

@@ -77,11 +77,9 @@ class MemoryTelemetry:
 
     kept_max: int = RECORDS_KEPT_MAX
     batches: deque[TelemetryBatch] = field(default_factory=deque)
-    sent_count: int = 0
 
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Keep the batch."""
-        self.sent_count += 1
         self.batches.append(batch)
         if len(self.batches) > self.kept_max:
             self.batches.popleft()

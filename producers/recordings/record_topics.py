@@ -180,7 +180,6 @@ class TopicRecorder:
         self._is_away = False
         self._next: dict[tuple[str, int], int] = {}
         self._checked_s = 0.0
-        self._is_started = False
         self.missed: Counter[str] = Counter()
         self.stalls: Counter[str] = Counter()
         self.health = RecorderHealth()
