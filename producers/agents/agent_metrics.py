@@ -7,7 +7,7 @@ from collections import Counter
 from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.agents.agent import Agent
-from regraft.producers.agents.stay_reasons import StayReason
+from regraft.schemas.stay_reasons import StayReason
 
 SILENCE_S_MAX = 10.0
 

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from regraft.producers.agents.broker_address import BrokerAddress
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.schemas.agent_note import AgentNote
+from regraft.schemas.stay_reasons import StayReason
 
 
 class Upstream(Protocol):

@@ -15,8 +15,8 @@ from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_homes import ClientHomes
 from regraft.producers.agents.client_moves import ClientMoves
 from regraft.producers.agents.client_publishing import ClientPublishing
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.schemas.agent_note import AgentNote, NoteKind, note_of
+from regraft.schemas.stay_reasons import StayReason
 
 log = structlog.get_logger(__name__)
 

@@ -29,11 +29,11 @@ from regraft.producers.agents.mqtt_client_facts import (
 from regraft.producers.agents.mqtt_deliveries import MqttDeliveries, with_fields
 from regraft.producers.agents.mqtt_frames import FAILED, MQTT_5, as_mqtt311, user_property, with_property
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.agents.write_soon import SoonWriter
 from regraft.producers.nodes.mqtt.mqtt_topics import subject_of
 from regraft.schemas.agent_names import PUBLISHER_HEADER
 from regraft.schemas.agent_note import AgentNote, mark_of, note_bytes
+from regraft.schemas.stay_reasons import StayReason
 
 GRANTED_S_MAX = 10.0
 DIGITS_MAX = 12  # Of a number of a subscription.

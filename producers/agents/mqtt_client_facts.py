@@ -12,11 +12,11 @@ import mqtt5
 
 from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311
 from regraft.producers.agents.mqtt_upstream import KEEP_ALIVE_S
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.mqtt.mqtt_session import RECEIVE_MAX
 from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
 from regraft.schemas.agent_names import ALL_AGENTS, ORDERS, PRIVATE
 from regraft.schemas.agent_note import NOTE_BYTES_MAX, TEXT_LENGTH_MAX, AgentNote, NoteKind
+from regraft.schemas.stay_reasons import StayReason
 
 SUBSCRIPTIONS_MAX = 10_000  # Of one client.
 NOTES_ID, PRIVATE_ID, FLUSH_ID, FIRST_ID, LAST_ID = 1, 2, 3, 16, 268_435_455

@@ -31,8 +31,8 @@ from regraft.producers.agents.mqtt_frames import (
 from regraft.producers.agents.mqtt_requests import MqttRequests
 from regraft.producers.agents.mqtt_upstream import MqttUpstream
 from regraft.producers.agents.raw_pipe import RawPipe
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError
+from regraft.schemas.stay_reasons import StayReason
 
 LOGIN_S_MAX = 10.0
 HELD_BYTES_MAX = 1 << 20  # Of a client that waits; then the agent does not read from it.

@@ -16,9 +16,9 @@ from regraft.producers.agents.client_publishing import ClientPublishing
 from regraft.producers.agents.mqtt_client_facts import NOT_FOR_CLIENTS, SUBSCRIPTIONS_MAX, MqttClient, MqttSubscription
 from regraft.producers.agents.mqtt_frames import FAILED
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError
 from regraft.producers.nodes.mqtt.mqtt_topics import SHARE, TopicError, subjects_of
+from regraft.schemas.stay_reasons import StayReason
 
 NOT_AUTHORIZED, BAD_FILTER, TOO_MANY, NOT_SUBSCRIBED = 0x87, 0x8F, 0x97, 0x11
 QOS_2 = 2

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regraft.producers.agents.nats_frames import FrameError, publish_frame
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.schemas.agent_names import GROUP_PREFIX, ORDERS, PRIVATE, group_for
+from regraft.schemas.stay_reasons import StayReason
 
 NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID = b"regraft-n", b"regraft-p", b"regraft-f", b"regraft-h"
 OWN_SIDS = frozenset({NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID})

@@ -40,10 +40,10 @@ from regraft.producers.agents.nats_frames import (
     publish_frame,
 )
 from regraft.producers.agents.nats_upstream import Upstream
-from regraft.producers.agents.stay_reasons import StayReason
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.agent_names import ORDERS, PRIVATE, PUBLISHER_HEADER
 from regraft.schemas.agent_note import AgentNote, mark_of, note_bytes
+from regraft.schemas.stay_reasons import StayReason
 
 log = structlog.get_logger(__name__)
 

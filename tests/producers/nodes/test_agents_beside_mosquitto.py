@@ -17,7 +17,7 @@ from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.mqtt_client_side import MqttSession
-from regraft.producers.agents.stay_reasons import StayReason
+from regraft.schemas.stay_reasons import StayReason
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.wait_until import PATIENCE_S
 
