@@ -37,7 +37,7 @@ class NoteKind(StrEnum):
     NAMED = "named"  # All brokers know the client as a publisher: its messages may name it.
     READY = "ready"  # From the agent, to both homes in turn: it is at both, and ``count`` begins here.
     REFUSED = "refused"  # From the agent: it cannot bring the subscription to its next home.
-    STAYS = "stays"  # From the agent: this client's subscriptions cannot move.
+    STAYS = "stays"  # From the agent: this client's subscriptions cannot move, for ``reason``.
     PUBLISHES = "publishes"  # From the agent: this client publishes so much that it should be known as a publisher.
     NEAREST = "nearest"  # From the agent: ``broker`` is the nearest to this client, which may go to ``brokers``.
     BESIDE = (
@@ -49,6 +49,7 @@ class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """One note; ``overlay`` is the namespace by which messages of the overlay are known.
 
     ``identifier`` and ``filter`` are those of MQTT; the plan to ``epoch`` brings the subscription unless that is 0.
+    ``reason`` is a label of :class:`schemas.stay_reasons.StayReason`; agents of 0.3.0 give none.
     """
 
     kind: NoteKind
@@ -61,6 +62,7 @@ class AgentNote(msgspec.Struct, frozen=True, omit_defaults=True):
     identifier: TextOrNone = ""
     filter: TextOrNone = ""
     brokers: ReachedBrokers = ()
+    reason: NameOrNone = ""
 
 
 def mark_of(subject: bytes, payload: bytes) -> int:

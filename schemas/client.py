@@ -33,7 +33,8 @@ class Client(Struct, frozen=True):
     A subscriber has one subscription in ``predicates``. On an overlay with topics it is a user and has any number of
     sorted ``topics``, each of which is one subscription. ``may_move``: an agent beside the client can take it to
     another broker, although the inventory says that clients stay; ``nearest`` is the broker that is nearest to the
-    client, "" if that is not known, and ``reaches`` are those to which its agent can take it, empty if not known.
+    client, "" if that is not known, and ``reaches`` are those to which its agent can take it, empty if not known. If it
+    may not move, ``stays_because`` is a label of :class:`schemas.stay_reasons.StayReason`, "" if that is not known.
     """
 
     client: Name
@@ -46,3 +47,4 @@ class Client(Struct, frozen=True):
     may_move: bool = False
     nearest: NameOrNone = ""
     reaches: ReachedBrokers = ()
+    stays_because: NameOrNone = ""

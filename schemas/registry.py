@@ -34,6 +34,7 @@ SCHEMAS: dict[int, str] = {
     701: "adaptation_event.v1",
     802: "client.v2",
     803: "client.v3",
+    804: "client.v4",
     901: "dead_letter.v1",
     1003: "order.v3",
     1101: "alert.v1",

@@ -1,4 +1,8 @@
-"""Why no plan can move a client, or some of what it subscribes: as its agent sees it. Pure."""
+"""Why no plan can move a client, or some of what it subscribes: as its agent or its node sees it. Pure.
+
+Notes and records carry a reason's label as text, so that those of a later version remain readable; :func:`reason_of` is
+the only place that reads one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from enum import StrEnum
 
 
 class StayReason(StrEnum):
-    """The value says why to a person; metrics have the name in lower case."""
+    """The value says why to a person; metrics, notes and records have the name in lower case."""
 
     SIGNED_LOGIN = "its login is a signature for one server"
     NO_ECHO = "it refuses its own messages, which a second broker does not recognise"
@@ -22,8 +26,17 @@ class StayReason(StrEnum):
     LONG_NAME = "its identifier, or a filter, is too long"
     SERVER_TOPICS = "it has a shared subscription, or uses topics of the broker"
     QOS_2 = "it uses QoS 2, a dialogue with one broker"
+    REFUSED = "its agent could not take it to another broker, which is tried again after a while"
 
     @property
     def label(self) -> str:
-        """The reason as metrics show it."""
+        """The reason as metrics, notes and records have it."""
         return self.name.lower()
+
+
+_BY_LABEL = {reason.label: reason for reason in StayReason}
+
+
+def reason_of(label: str) -> StayReason | None:
+    """Return the reason with a label; None for none, and for one that this version does not have."""
+    return _BY_LABEL.get(label)

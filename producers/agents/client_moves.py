@@ -159,8 +159,8 @@ class ClientMoves:
 
     def _begin(self, upstream: Upstream, number: int, note: AgentNote) -> None:
         session, subscription = self._session, self._session.client.numbered(number)
-        if session.client.stays_because:
-            session.write_note(upstream.broker, AgentNote(NoteKind.STAYS))
+        if reason := session.client.stays_because:
+            session.write_note(upstream.broker, AgentNote(NoteKind.STAYS, reason=reason.label))
             self._refuse(upstream.broker, note.subscription, note.epoch)
             return
         if session.client.has_ended(number):

@@ -137,7 +137,11 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         self.counts["clients_that_stay"] += 1
         for broker, upstream in self.homes.upstreams.items():
             if upstream.is_ready:
-                self.write_note(broker, AgentNote(NoteKind.STAYS))
+                self._say_staying(broker)
+
+    def _say_staying(self, broker: str) -> None:
+        if (reason := self.client.stays_because) is not None:
+            self.write_note(broker, AgentNote(NoteKind.STAYS, reason=reason.label))
 
     def take_note(self, upstream: AnUpstream, payload: bytes) -> None:
         """Handle what a node says."""
@@ -150,6 +154,8 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
             case NoteKind.WHO:
                 self.introduce_all(upstream)
             case _:
+                if note.kind is NoteKind.HOME:  # The node may have begun again, and not know.
+                    self._say_staying(upstream.broker)
                 self.moves.take_note(upstream, note)
 
     def introduce_all(self, upstream: AnUpstream) -> None:

@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from regraft.producers.brokers.broker_messages import (
     ReadyRequest,
@@ -28,6 +29,7 @@ from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.schemas.agent_names import client_beside, client_of
 from regraft.schemas.agent_note import MARKS_MAX, AgentNote, NoteKind, mark_of
 from regraft.schemas.command import Command
+from regraft.schemas.stay_reasons import StayReason, reason_of
 
 ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
 READY_S_MAX = 8.0  # Within a plan's limit, so that it is aborted with a reason.
@@ -59,6 +61,13 @@ class _Beside:
     since_s: float = 0.0
 
 
+class _Stay(NamedTuple):
+    """Until when a client stays, and why, None if its agent gives no reason."""
+
+    until_s: float
+    reason: StayReason | None
+
+
 class AgentClients:
     """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on;
     the filter is None if it has ended before.
@@ -80,7 +89,7 @@ class AgentClients:
         self._moving: dict[str, _Beside] = {}  # Those that the plan under way brings or moves away.
         self._counted = MatchIndex()  # The same, by what they match.
         self._followed: tuple[int, BrokerPhase] | None = None
-        self._staying: dict[str, float] = {}  # Clients that stay, and until when.
+        self._staying: dict[str, _Stay] = {}  # Clients that stay.
         self._left: dict[str, int] = {}  # Those that have ended since the plan under way, to an epoch, brought them.
 
     def connect(self, line: NoteLine | None, on_refused: Callable[[str], None]) -> None:
@@ -128,7 +137,8 @@ class AgentClients:
     def _forget_staying(self, client: str) -> None:
         """Forget after a while that a client stays if it has no subscription left; it may only have restarted."""
         if client in self._staying and not self.is_here(client):
-            self._staying[client] = min(self._staying[client], time.monotonic() + REST_S)
+            until_s, reason = self._staying[client]
+            self._staying[client] = _Stay(min(until_s, time.monotonic() + REST_S), reason)
 
     def _forget(self, name: str) -> _Beside | None:
         beside = self._subscriptions.pop(name, None)
@@ -155,6 +165,11 @@ class AgentClients:
     def may_move(self, name: str) -> bool:
         """Return True if a plan may move a subscription from here."""
         return name in self._subscriptions and self._line is not None and client_of(name) not in self._staying
+
+    def reason_to_stay(self, name: str) -> StayReason | None:
+        """Return why no plan may move a subscription from here, None if that is not known, or one may."""
+        stay = self._staying.get(client_of(name)) if name in self._subscriptions else None
+        return stay.reason if stay is not None else None
 
     def may_obey(self, command: Command) -> bool:
         """Return True if all that a plan moves away from here is beside agents, and may move or has left."""
@@ -248,7 +263,7 @@ class AgentClients:
         """Take what is not about one subscription."""
         match note.kind:
             case NoteKind.STAYS:
-                self._stay(client, math.inf)
+                self._stay(client, _Stay(math.inf, reason_of(note.reason)))
             case NoteKind.NEAREST:
                 self._note_near(client, (note.broker, note.brokers))
             case NoteKind.PUBLISHES:
@@ -261,13 +276,16 @@ class AgentClients:
 
     def _refuse(self, name: str) -> None:
         self.on_refused(name)
-        self._stay(client_of(name), time.monotonic() + REST_S)
+        self._stay(client_of(name), _Stay(time.monotonic() + REST_S, StayReason.REFUSED))
 
-    def _stay(self, client: str, until_s: float) -> None:
-        if client in self._staying or len(self._staying) < STAYING_MAX:
-            is_new = client not in self._staying
-            self._staying[client] = max(until_s, self._staying.get(client, 0.0))
-            if is_new:
+    def _stay(self, client: str, stay: _Stay) -> None:
+        """Note that a client stays; of two reasons, the one that lasts longer counts."""
+        before = self._staying.get(client)
+        if before is None and len(self._staying) >= STAYING_MAX:
+            return
+        if before is None or stay.until_s >= before.until_s:
+            self._staying[client] = stay
+            if before is None or stay.reason is not before.reason:
                 self._register_again(client)
 
     def _register_again(self, client: str) -> None:
@@ -279,7 +297,7 @@ class AgentClients:
     def refuse_late(self) -> None:
         """Refuse a plan whose agents do not answer; clients that had to stay may move again after a while."""
         now_s = time.monotonic()
-        for client in [client for client, until_s in self._staying.items() if until_s < now_s]:
+        for client in [client for client, stay in self._staying.items() if stay.until_s < now_s]:
             del self._staying[client]
             self._register_again(client)
         for name, beside in list(self._moving.items()):

@@ -16,11 +16,12 @@ from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import predicate_record
 from regraft.producers.emulator.emulator_ports import ClientSink
 from regraft.producers.nodes.agent_clients import AgentClients
-from regraft.producers.nodes.connectors.groups_once import GroupHandlers
+from regraft.producers.nodes.connectors.groups_once import GroupHandlers, group_of
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
 from regraft.schemas.agent_names import client_beside
 from regraft.schemas.client import Client, Role
 from regraft.schemas.part_blocks import number_of_subscriber
+from regraft.schemas.stay_reasons import StayReason
 from regraft.schemas.telemetry import ClientChange
 
 CHANGES_MAX = 10_000  # Client changes between two batches; beyond this, the oldest are dropped.
@@ -54,8 +55,10 @@ class ReportedClients:
         predicates = tuple(predicate_record(predicate) for predicate in filter_)
         may_move, time_ms = role is Role.SUBSCRIBER and self.agents.may_move(client), int(self._now_ms())
         nearest, reaches = self.agents.near(client)
+        reason = self.agents.reason_to_stay(client) or (StayReason.QUEUE_GROUP if group_of(client) else None)
+        label = "" if reason is None else reason.label
         self._ports.put_client(
-            Client(client, role, self._broker, predicates, 0.0, time_ms, (), may_move, nearest, reaches)
+            Client(client, role, self._broker, predicates, 0.0, time_ms, (), may_move, nearest, reaches, label)
         )
 
     def note_delivered(self, notification: CarriedNotification, subscriptions: Sequence[str]) -> None:

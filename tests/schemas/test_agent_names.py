@@ -3,9 +3,11 @@
 import pytest
 
 from regraft.schemas.agent_names import client_beside, client_of, is_client, publishing_client
+from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of
 from regraft.schemas.client import Client, Role
 from regraft.schemas.codec import decode
 from regraft.schemas.plan import ClientMove, moves_of_clients
+from regraft.schemas.stay_reasons import StayReason, reason_of
 from tests.schemas.old_versions import encode_as
 
 
@@ -61,3 +63,23 @@ def test_a_client_of_an_earlier_version_stays() -> None:
     """Its record does not say whether it may move."""
     old = encode_as(Client("s", Role.SUBSCRIBER, "b0", (), 0.0, 0, may_move=True), 802)
     assert decode(old, Client) == Client("s", Role.SUBSCRIBER, "b0", (), 0.0, 0)
+
+
+def test_a_client_of_0_3_0_stays_for_no_reason() -> None:
+    old = encode_as(Client("s", Role.SUBSCRIBER, "b0", (), 0.0, 0, nearest="b1", stays_because="qos_2"), 803)
+    assert decode(old, Client) == Client("s", Role.SUBSCRIBER, "b0", (), 0.0, 0, nearest="b1")
+
+
+def test_notes_of_stays_are_read_across_versions() -> None:
+    """Agents of 0.3.0 give no reason; a reason that a later version adds is none here, and no error."""
+    assert note_of(b'{"kind":"stays"}') == AgentNote(NoteKind.STAYS)
+    later = note_of(note_bytes(AgentNote(NoteKind.STAYS, reason="of a later version")))
+    assert later is not None
+    assert reason_of(later.reason) is None
+    assert note_of(b'{"kind":"stays","reason":"a\\nb"}') is None
+
+
+def test_every_reason_has_one_label() -> None:
+    assert [reason_of(reason.label) for reason in StayReason] == list(StayReason)
+    assert reason_of("") is None
+    assert reason_of(StayReason.QOS_2) is None  # The text for people is no label.

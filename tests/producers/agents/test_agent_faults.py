@@ -238,6 +238,23 @@ def test_a_plan_that_has_not_heard_of_a_refusal_leaves_nobody_without_a_home() -
     run(steps)
 
 
+def test_a_node_learns_why_a_client_stays_now_and_when_it_begins_again() -> None:
+    """A subscription from before is registered, so that its node can say so."""
+
+    async def steps() -> None:
+        async with site_of("a.b") as site:
+            site.writer.write(b"PUB $JS.API.INFO 0\r\n\r\n")
+            await until(lambda: site.heard("b01", NoteKind.STAYS) == 1)
+            site.say("b01", NoteKind.HOME, 1, 0)
+            await until(lambda: site.heard("b01", NoteKind.STAYS) == 2)
+            site.say("b01", NoteKind.MOVE, 1, 1, "b02")
+            await until(lambda: site.heard("b01", NoteKind.REFUSED) == 1)
+            stays = [note.reason for note in site.brokers["b01"].notes if note.kind is NoteKind.STAYS]
+            assert stays == ["server_subjects"] * 3
+
+    run(steps)
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 def test_the_old_broker_is_lost_before_there_is_a_connection_to_the_next(is_over: bool) -> None:
     """Whether it is only the connection, or the broker: the next one answers, or another one does."""

@@ -17,6 +17,7 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of
 from regraft.schemas.command import Command, CommandPhase
 from regraft.schemas.plan import ClientMove
+from regraft.schemas.stay_reasons import StayReason
 
 CLIENT = "web1.k3-1"
 NAME, OTHER = f"{CLIENT}.1~0badcafe-1", f"{CLIENT}.2~0badcafe-2"
@@ -39,8 +40,8 @@ class Node:
     def said(self) -> list[NoteKind]:
         return [note.kind for message in self.sent if (note := note_of(message.payload))]
 
-    def hear(self, kind: NoteKind, name: str = NAME, epoch: int = 1, client: str = CLIENT) -> None:
-        note = AgentNote(kind, name, epoch)
+    def hear(self, kind: NoteKind, name: str = NAME, epoch: int = 1, client: str = CLIENT, reason: str = "") -> None:
+        note = AgentNote(kind, name, epoch, reason=reason)
         assert self.line.receive(LocalMessage(f"_REGRAFT.agent.{client}", note_bytes(note)))
 
     def follow(self, epoch: int, phase: BrokerPhase) -> None:
@@ -204,6 +205,28 @@ def test_a_client_that_stays_is_forgotten_once_it_has_left(monkeypatch: pytest.M
     node.clients.end(NAME)
     node.clients.refuse_late()
     assert not node.clients._staying
+
+
+def test_a_client_is_registered_with_why_it_stays() -> None:
+    """An older agent gives no reason and a later one another: both read as none. What lasts longer counts."""
+    node = Node()
+    for name in (NAME, OTHER):
+        node.clients.begin(name, "group", FILTER)
+    for reason, expected, registrations in (
+        ("", None, 1), ("a later one's", None, 1), ("qos_2", StayReason.QOS_2, 2), ("qos_2", StayReason.QOS_2, 2)
+    ):  # fmt: skip
+        node.hear(NoteKind.STAYS, reason=reason)
+        assert node.clients.reason_to_stay(OTHER) is expected
+        assert len(node.homes) == 2 * registrations
+    assert node.clients.reason_to_stay("b02.1764.s.3") is None
+    node.clients._refuse(NAME)
+    assert node.clients.reason_to_stay(NAME) is StayReason.QOS_2
+    resting = leaving()
+    resting.hear(NoteKind.REFUSED)
+    assert resting.clients.reason_to_stay(NAME) is StayReason.REFUSED
+    resting.clients._staying[CLIENT] = resting.clients._staying[CLIENT]._replace(until_s=-1.0)
+    resting.clients.refuse_late()
+    assert resting.clients.reason_to_stay(NAME) is None
 
 
 @pytest.mark.parametrize("is_aborted", [False, True])
