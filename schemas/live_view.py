@@ -85,7 +85,8 @@ class ShownBroker(Struct, frozen=True):
     """The load of a broker, and the number of publishers whose latest notifications were published there.
 
     ``subscribers`` without topics are registered there, None if that is unknown. ``movable`` of them may be moved by
-    plans; None if clients do not stay by the inventory, or if it is unknown.
+    plans; None if clients do not stay by the inventory, or if it is unknown. ``staying`` counts the others by why they
+    stay, a label of :class:`schemas.stay_reasons.StayReason`, as far as that is known.
     """
 
     broker: str
@@ -97,6 +98,7 @@ class ShownBroker(Struct, frozen=True):
     publishers: int
     subscribers: int | None = None
     movable: int | None = None
+    staying: dict[str, int] = {}
 
 
 class ShownNetwork(Struct, frozen=True):

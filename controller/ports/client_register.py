@@ -87,6 +87,11 @@ class KafkaClientRegister:
         return {} if self.error else self._clients.movable
 
     @property
+    def staying(self) -> Mapping[str, Mapping[str, int]]:
+        """The number of those that stay for a known reason, by broker and the reason's label; empty while unknown."""
+        return {} if self.error else self._clients.staying
+
+    @property
     def nearest(self) -> Mapping[str, str]:
         """The broker that is nearest to each client beside an agent, if it is known; empty while unknown."""
         return {} if self.error else self._clients.nearest

@@ -188,6 +188,11 @@ class MemoryClients:
         return {name: self._homes[name] for name in may_move if name in self._homes}
 
     @property
+    def staying(self) -> Mapping[str, Mapping[str, int]]:
+        """The number of those that stay for a known reason, by broker; of connected ones it is not known."""
+        return self.registered.staying
+
+    @property
     def nearest(self) -> Mapping[str, str]:
         """The broker that is nearest to each client beside an agent, if it is known; of connected ones it is not."""
         return self.registered.nearest

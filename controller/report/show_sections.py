@@ -164,6 +164,7 @@ def shown_network(window: ClosedWindow, *, clients_stay: bool) -> ShownNetwork:
             published[queue.broker],
             None if subscribed is None else subscribed.get(queue.broker, 0),
             None if movable is None else movable[queue.broker],
+            {} if movable is None else dict(window.staying.get(queue.broker, {})),
         )
     links = tuple(_shown_link(pair, ends[pair], rtts_ms.get(pair)) for pair in sorted(ends))
     return ShownNetwork(window.end_ms, links, tuple(brokers[name] for name in sorted(brokers)))

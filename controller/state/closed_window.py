@@ -38,7 +38,7 @@ class ClosedWindow:
     forms: subscribers, and clients beside agents. ``movable`` names the subscribers without topics that may move
     although the inventory says that clients stay, with their homes as of ``subscribers_at``, ``nearest`` the brokers
     that are nearest to their clients, ``reaches`` those to which their agents can take them, if these are known; old
-    windows lack all three.
+    windows lack all three. ``staying`` counts the others of which it is known why they stay, by broker and reason.
     """
 
     start_ms: int
@@ -65,6 +65,7 @@ class ClosedWindow:
     parts: WindowParts = field(default_factory=WindowParts)
     single: Mapping[str, PartKey] = field(default_factory=dict)
     movable: Mapping[str, str] = field(default_factory=dict)
+    staying: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     nearest: Mapping[str, str] = field(default_factory=dict)
     reaches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _placed: LastResult[dict[str, str], DeliverySets] = field(default_factory=LastResult, init=False, repr=False)

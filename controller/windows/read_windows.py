@@ -276,6 +276,7 @@ class WindowReader:
             subscribers_at=dict(counts),
             single=single,
             movable=clients.movable,
+            staying=clients.staying,
             nearest=clients.nearest,
             reaches=clients.reaches,
         )

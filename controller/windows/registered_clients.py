@@ -18,6 +18,7 @@ from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.agent_names import client_beside, client_of
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.part_blocks import number_of_subscriber
+from regraft.schemas.stay_reasons import StayReason, reason_of
 
 DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows still open.
 TOPIC_ATTRIBUTE, TOPIC_OPERATOR = "topic", "eq"  # A publisher's topic is its predicate "topic eq T".
@@ -41,7 +42,7 @@ class RegisteredClients:
     one that left; a user that moves ends none. ``unplaced`` counts the users that the last call of :meth:`interests`
     left out because their home is not a broker of the overlay. ``subscribers_at`` counts the subscribers without topics
     at each broker that has any. Of them, those that may move are also kept by name, and form one part with all of the
-    same client (:func:`schemas.agent_names.client_of`).
+    same client (:func:`schemas.agent_names.client_of`), and those of which it is known why they stay are counted.
     """
 
     def __init__(self) -> None:
@@ -58,6 +59,8 @@ class RegisteredClients:
         self._nearest_copy: Mapping[str, str] | None = None
         self._reaches_copy: Mapping[str, tuple[str, ...]] | None = None
         self.subscribers_at: Counter[str] = Counter()
+        self._stays: dict[str, tuple[str, StayReason]] = {}  # Those that stay for a known reason, with their homes.
+        self._staying: Counter[tuple[str, StayReason]] = Counter()
         self._publishers: dict[str, str] = {}
         self._departed: dict[str, str] = {}
         self._topics: list[str] = []
@@ -103,6 +106,7 @@ class RegisteredClients:
             if client.role is Role.SUBSCRIBER:
                 self._set_subscriber(name, client.home, may_move=client.may_move)
                 self._set_places(name, client)
+                self._set_reason(name, client.home, None if client.may_move else reason_of(client.stays_because))
                 if home_before not in (None, client.home):
                     self._homes_before[name] = home_before
 
@@ -131,6 +135,14 @@ class RegisteredClients:
         if self._movable_copy is None:
             self._movable_copy = MappingProxyType(dict(self._movable))
         return self._movable_copy
+
+    @property
+    def staying(self) -> Mapping[str, Mapping[str, int]]:
+        """The number of subscribers without topics that stay for a known reason, by broker and the reason's label."""
+        counts: dict[str, dict[str, int]] = {}
+        for (home, reason), count in self._staying.items():
+            counts.setdefault(home, {})[reason.label] = count
+        return counts
 
     @property
     def nearest(self) -> Mapping[str, str]:
@@ -204,6 +216,7 @@ class RegisteredClients:
         if home is not None and may_move:
             self._movable[name] = home
         before = self._subscribers.pop(name, None)
+        self._set_reason(name, "", None)
         if before is not None:
             self._leave_part(before, client_of(name) if was_movable else name)
             self.subscribers_at[before] -= 1
@@ -213,6 +226,16 @@ class RegisteredClients:
             self._subscribers[name] = home
             self._join_part(home, client_of(name) if may_move else name)
             self.subscribers_at[home] += 1
+
+    def _set_reason(self, name: str, home: str, reason: StayReason | None) -> None:
+        if name in self._stays:
+            before = self._stays.pop(name)
+            self._staying[before] -= 1
+            if not self._staying[before]:
+                del self._staying[before]
+        if reason is not None:
+            self._stays[name] = home, reason
+            self._staying[home, reason] += 1
 
     def _set_places(self, name: str, record: Client) -> None:
         client, nearest, reaches = client_beside(name), record.nearest, record.reaches

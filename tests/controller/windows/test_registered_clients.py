@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,6 +156,28 @@ def test_subscribers_that_may_move_are_kept_with_their_homes() -> None:
     clients.remove("s4")
     assert (clients.movable, len(first)) == ({"s2": "b2"}, 3)
     assert clients.subscribers_at == {"b1": 2, "b2": 1}
+
+
+def test_why_subscribers_stay_is_counted_where_they_are() -> None:
+    """Not of one that may move, has topics or left; a reason of a later version, or none, counts as none."""
+    clients = RegisteredClients()
+
+    def put(name: str, home: str = "b1", because: str = "", **more: Any) -> None:
+        clients.put(Client(name, Role.SUBSCRIBER, home, (), 0.0, 0, stays_because=because, **more))
+
+    for name, because in (("s1", "qos_2"), ("s2", "qos_2"), ("s3", "queue_group"), ("s4", ""), ("s5", "a later one's")):
+        put(name, because=because)
+    put("s6", because="qos_2", may_move=True)
+    put("u", because="qos_2", topics=("t",))
+    clients.put(Client("p", Role.PUBLISHER, "b1", (), 0.0, 0, stays_because="qos_2"))
+    assert clients.staying == {"b1": {"qos_2": 2, "queue_group": 1}}
+    put("s1", "b2", "qos_2")
+    put("s2")
+    clients.remove("s3")
+    assert clients.staying == {"b2": {"qos_2": 1}}
+    put("s1", "b2", may_move=True)
+    assert clients.staying == {}
+    assert clients.subscribers_at == {"b1": 4, "b2": 1}
 
 
 def test_what_an_agent_reaches_is_kept_until_its_client_has_left() -> None:
