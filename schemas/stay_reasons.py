@@ -6,6 +6,8 @@ the only place that reads one.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 
@@ -40,3 +42,18 @@ _BY_LABEL = {reason.label: reason for reason in StayReason}
 def reason_of(label: str) -> StayReason | None:
     """Return the reason with a label; None for none, and for one that this version does not have."""
     return _BY_LABEL.get(label)
+
+
+def reasons_text(staying: Mapping[str, int], count: int) -> str:
+    """Return in parentheses why ``count`` subscribers stay, most first; "" if of none it is known."""
+    if not staying:
+        return ""
+    counts = sorted(staying.items(), key=lambda one: (-one[1], one[0]))
+    other = count - sum(staying.values())
+    named = [f"{several} {label.replace('_', ' ')}" for label, several in counts]
+    return f" ({', '.join(named + ([f'{other} other'] if other > 0 else []))})"
+
+
+def total_staying(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Return how many subscribers of several brokers stay, by reason."""
+    return sum(map(Counter, counts), Counter[str]())

@@ -32,6 +32,7 @@ from regraft.schemas.agent_names import client_of
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.stay_reasons import reasons_text
 
 
 class RepairOverlay:
@@ -214,9 +215,16 @@ class RepairOverlay:
 
     def _staying_text(self, change: BrokerChange, state: LoopState) -> str:
         """Describe the subscribers that leaving brokers keep, which the overlay then no longer serves."""
-        counts = (state.newest.subscribers_at if state.newest is not None else None) or {}
-        kept = [f"{counts[broker]} at {broker}" for broker in sorted(change.left) if counts.get(broker)]
-        if not kept or not self._kind.inventory.clients_stay:
+        newest = state.newest
+        if newest is None or not self._kind.inventory.clients_stay:
+            return ""
+        counts, staying = newest.subscribers_at or {}, newest.staying
+        kept = [
+            f"{counts[broker]} at {broker}{reasons_text(staying.get(broker, {}), counts[broker])}"
+            for broker in sorted(change.left)
+            if counts.get(broker)
+        ]
+        if not kept:
             return ""
         return f"; subscribers that stay and are no longer served: {named_text(kept)}"
 

@@ -22,6 +22,7 @@ from regraft.controller.windows.read_windows import WindowReader
 from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.event import ENDED, AdaptationEvent, EventKind, Severity
 from regraft.schemas.shown_state import CostPoint
+from regraft.schemas.stay_reasons import reasons_text
 from regraft.schemas.texts import figure
 
 WINDOWS_IN_A_ROW = 2  # A burst within one window does not count; a lasting one is reported at its second window.
@@ -85,7 +86,10 @@ def _relief_of(broker: str, window: ClosedWindow, *, clients_stay: bool) -> str:
         return relief
     total = (window.subscribers_at or {}).get(broker, 0)
     count = sum(home == broker for home in window.movable.values())
-    return f"{count} of its {total} subscribers may move{f': {relief}' if count else ', so the links must relieve it'}"
+    why = reasons_text(window.staying.get(broker, {}), total - count)
+    others = f", others stay{why}" if why else ""
+    relieved = f": {relief}" if count else ", so the links must relieve it"
+    return f"{count} of its {total} subscribers may move{others}{relieved}"
 
 
 def _caps_per_s(state: LoopState) -> dict[str, float]:

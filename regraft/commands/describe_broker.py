@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.announcement import Announcement, how_to_admit
 from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.left_behind import Subscribers
 from regraft.schemas.member import BrokerFacts, Member, PeerCost, Position
+from regraft.schemas.stay_reasons import reasons_text
 from regraft.schemas.texts import time_text
 
 LINKS_SHOWN = 5
@@ -131,3 +134,18 @@ def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, 
     parts += [one.facts.address] if one.facts.address else []
     parts.append(how_to_admit(one, known, has_left=one.broker in known))
     return one.broker, "asks to join", since_text(one.time_ms), "; ".join(parts)
+
+
+def movable_text(subscribers: Subscribers | None) -> str:
+    """Describe how many subscribers of a broker may move, and why others stay; "" if unknown."""
+    if subscribers is None:
+        return ""
+    total, movable, staying = subscribers
+    return f"{movable} of {total}{reasons_text(staying, total - movable)}"
+
+
+def subscribers_json(subscribers: Subscribers | None) -> dict[str, Any]:
+    """Return the subscribers of a broker as the list shows them in JSON; empty if unknown."""
+    if subscribers is None:
+        return {}
+    return {"subscribers": subscribers.total, "may_move": subscribers.movable, "staying": dict(subscribers.staying)}

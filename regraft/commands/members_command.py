@@ -22,6 +22,8 @@ from regraft.commands.describe_broker import (
     facts_of,
     facts_text,
     member_row,
+    movable_text,
+    subscribers_json,
 )
 from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.print_table import print_table
@@ -30,7 +32,7 @@ from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, announcement_error, may_announce
-from regraft.schemas.left_behind import left_behind_text
+from regraft.schemas.left_behind import Subscribers, left_behind_text, subscribers_of
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import OrderKind
@@ -93,9 +95,9 @@ def list_members(
 ) -> None:
     """List the brokers: state, time and reason of its last change, recent deaths, earliest return, requests to join.
 
-    Where clients stay, the list also shows how many of a broker's subscribers may move, if the live view or the
-    controller's status file can be read here. Without an inventory on this machine, only brokers with a record in Kafka
-    are listed.
+    Where clients stay, the list also shows how many of a broker's subscribers may move, and why others stay if that is
+    known, as far as the live view or the controller's status file can be read here. Without an inventory on this
+    machine, only brokers with a record in Kafka are listed.
 
     Examples: `regraft members list`; `regraft members list --watch`; `regraft members list --state dead --json`.
     """
@@ -103,7 +105,7 @@ def list_members(
 
     def show(members_of: dict[str, Member]) -> None:
         announced = [] if state else read_announced(settings, members_of)
-        _show_members(members_of, announced, state, {} if as_json else _movable_text(settings), as_json=as_json)
+        _show_members(members_of, announced, state, _subscribers_of(settings) or {}, as_json=as_json)
 
     show_watched(lambda: _known(settings), show, watch=watch)
 
@@ -112,24 +114,25 @@ def _show_members(
     members_of: dict[str, Member],
     announced: list[Announcement],
     state: MemberState | None,
-    movable: dict[str, str],
+    subscribers: Mapping[str, Subscribers],
     *,
     as_json: bool,
 ) -> None:
     members = [member for member in members_of.values() if state in (None, member.state)]
     if as_json:
         asking = [{**msgspec.to_builtins(one), "state": "announced"} for one in announced]
-        typer.echo(json.dumps([*(msgspec.to_builtins(member) for member in members), *asking], indent=2))
+        shown = [msgspec.to_builtins(one) | subscribers_json(subscribers.get(one.broker)) for one in members]
+        typer.echo(json.dumps([*shown, *asking], indent=2))
         return
     rows: list[tuple[str, ...]] = [
         *(member_row(member) for member in members),
         *(announced_row(one, members_of) for one in announced),
     ]
     heads = ["broker", "state", "since", "why"]
-    if movable:
+    if subscribers:
         heads.insert(2, "may move")
-        rows = [(*row[:2], movable.get(row[0], ""), *row[2:]) for row in rows]
-    print_table(heads, rows, wraps=["why"], drops=["since"])
+        rows = [(*row[:2], movable_text(subscribers.get(row[0])), *row[2:]) for row in rows]
+    print_table(heads, rows, wraps=["why", "may move"], drops=["since"])
     counts = ", ".join(
         f"{count} {one.value.replace('_', ' ')}"
         for one in MemberState
@@ -276,19 +279,12 @@ def readmit(
     _order(settings, _known(settings), OrderKind.READMIT, brokers, reason, by, "{} may rejoin.")
 
 
-def _movable_text(settings: Settings) -> dict[str, str]:
-    """Return by broker how many of its subscribers may move; empty if unknown."""
-    counts = _subscribers_of(settings) or {}
-    return {broker: f"{movable} of {count}" for broker, (count, movable) in counts.items()}
-
-
-def _subscribers_of(settings: Settings) -> dict[str, list[int]] | None:
-    """Return how many subscribers each broker has and how many may move; empty if none stays, None if unknown here."""
-    from regraft.stages.judge_status import subscribers_of
+def _subscribers_of(settings: Settings) -> dict[str, Subscribers] | None:
+    """Return the subscribers of each broker; empty if none stays, None if unknown here."""
     from regraft.stages.read_status import find_status
 
     view = find_status(settings).view
-    return None if view is None or view.network is None else subscribers_of(view)
+    return None if view is None or view.network is None else subscribers_of(view.network.brokers)
 
 
 def _known(settings: Settings) -> dict[str, Member]:

@@ -17,6 +17,7 @@ from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_OK
 from regraft.schemas.loop_verdict import HEALTHY
 from regraft.schemas.sampled_blocks import share_text
+from regraft.schemas.stay_reasons import reasons_text, total_staying
 from regraft.schemas.texts import name_some
 from regraft.stages.explain_decision import decision_line
 
@@ -77,7 +78,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
             lines.append(_bound_text(cost["bounded"], judged["time_ms"]))
     if judged["decision"] is not None:
         lines.append(decision_line(judged["decision"]))
-    lines += money_lines(judged) + subscriber_lines(judged["subscribers"])
+    lines += money_lines(judged) + subscriber_lines(judged["subscribers"], judged["staying"])
     lines += member_lines(judged["members"] or {})
     lines += [_plan_text(plan) for plan in judged["plans_last"]]
     lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
@@ -110,14 +111,15 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
     return lines
 
 
-def subscriber_lines(subscribers: dict[str, list[int]]) -> list[str]:
-    """Return the line about which subscribers may move, most first; empty if none is known, or all may."""
+def subscriber_lines(subscribers: dict[str, list[int]], staying: dict[str, dict[str, int]]) -> list[str]:
+    """Return the line about which subscribers may move, most first, and why others do not; empty if all may."""
     total, movable = (sum(counts[place] for counts in subscribers.values()) for place in (0, 1))
     if not total:
         return []
     by_broker = sorted(subscribers.items(), key=lambda one: (-one[1][1], -one[1][0], one[0]))
     named = name_some([f"{broker} {may} of {count}" for broker, (count, may) in by_broker if count], MEMBERS_SHOWN)
-    return [f"subscribers that may move: {movable} of {total} ({named})"]
+    why = reasons_text(total_staying(staying.values()), total - movable)
+    return [f"subscribers that may move: {movable} of {total} ({named})" + (f"; others stay{why}" if why else "")]
 
 
 def member_lines(fleet: dict[str, Any]) -> list[str]:

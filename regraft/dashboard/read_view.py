@@ -9,7 +9,7 @@ import msgspec
 
 from regraft.dashboard.live_board import Key
 from regraft.dashboard.window_series import WindowSeries
-from regraft.schemas.left_behind import subscribers_of
+from regraft.schemas.left_behind import Subscribers, subscribers_of
 from regraft.schemas.live_view import (
     COUNTS,
     VIEW_KEYS,
@@ -146,11 +146,10 @@ def packed_network(network: ShownNetwork) -> dict[str, Any]:
     }
 
 
-def subscribers_shown(network: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Return how many subscribers are at each broker of a packed network and how many of them may move."""
+def subscribers_shown(network: Mapping[str, Any]) -> dict[str, Subscribers]:
+    """Return the subscribers of each broker of a packed network; empty unless clients stay."""
     packed = network["brokers"]
-    places = [packed["fields"].index(name) for name in ("broker", "subscribers", "movable")]
-    return subscribers_of((row[places[0]], row[places[1]], row[places[2]]) for row in packed["rows"])
+    return subscribers_of(ShownBroker(**dict(zip(packed["fields"], row, strict=True))) for row in packed["rows"])
 
 
 def _packed(form: type[msgspec.Struct], records: Sequence[msgspec.Struct]) -> dict[str, Any]:

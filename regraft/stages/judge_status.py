@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from regraft.schemas import left_behind
+from regraft.schemas.left_behind import subscribers_of
 from regraft.schemas.live_view import LiveView, ShownPlan
 from regraft.schemas.loop_verdict import ALERTS_SHOWN, SILENCE_S_MAX, is_crossed, judge_loop
 from regraft.schemas.member import MemberState
@@ -55,6 +55,7 @@ NOTHING_SHOWN: dict[str, Any] = {
     "bill": None,
     "closable": [],
     "subscribers": {},
+    "staying": {},
     "epoch": None,
     "decision": None,
     "plan_running": "",
@@ -109,6 +110,7 @@ def judge_status(
 
 def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
     """Return what the status shows of the view, JSON-ready."""
+    subscribers = subscribers_of(() if view.network is None else view.network.brokers)
     return {
         "notes": _notes(view),
         "leader": view.leader,
@@ -118,7 +120,8 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "cost": _cost(view),
         "bill": _bill(view),
         "closable": list(view.closable),
-        "subscribers": subscribers_of(view),
+        "subscribers": {broker: [each.total, each.movable] for broker, each in subscribers.items()},
+        "staying": {broker: dict(each.staying) for broker, each in subscribers.items() if each.staying},
         "epoch": view.configuration.epoch,
         "decision": decision_of(view),
         "plan_running": view.plan_running,
@@ -129,12 +132,6 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "plans_last": [_plan(plan) for plan in view.plans[-PLANS_SHOWN:]],
         "errors": dict(view.errors),
     }
-
-
-def subscribers_of(view: LiveView) -> dict[str, list[int]]:
-    """Return how many subscribers are at each broker and how many of them may move; empty unless clients stay."""
-    brokers = () if view.network is None else view.network.brokers
-    return left_behind.subscribers_of((each.broker, each.subscribers, each.movable) for each in brokers)
 
 
 def _stage_errors(services: Mapping[str, ServiceState]) -> list[str]:

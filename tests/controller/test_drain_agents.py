@@ -26,11 +26,9 @@ QUICK = MemberSettings(silence_ms=2_000, return_pause_ms=2_000, batch_ms=500, re
 class AgentFleet(ScriptedFleet):
     """A fleet whose agents bring their clients to where plans in force want them."""
 
-    def connect(self, home: str, *names: str, may_move: bool = True, reaches: tuple[str, ...] = ()) -> None:
+    def connect(self, home: str, *names: str, may_move: bool = True, **more: Any) -> None:
         for name in names:
-            self.ports.clients.put(
-                Client(name, Role.SUBSCRIBER, home, (), 0.0, self.now_ms, may_move=may_move, reaches=reaches)
-            )
+            self.ports.clients.put(Client(name, Role.SUBSCRIBER, home, (), 0.0, self.now_ms, may_move=may_move, **more))
 
     def tick(self) -> None:
         super().tick()
@@ -44,21 +42,21 @@ def draining(*, members: MemberSettings = QUICK, dry_run: bool = False, reaches:
     inventory = replace(inventory_of(line_of(5), {("b02", "b03"): 2.0}), clients_stay=True)
     fleet = AgentFleet(inventory, lambda _: [{"b02"}] * 40, settings_of(members=members, dry_run=dry_run))
     fleet.connect("b02", *MOVABLE, reaches=reaches)
-    fleet.connect("b02", "s1", may_move=False)
+    fleet.connect("b02", "s1", may_move=False, stays_because="qos_2")
     fleet.run_windows(4)
     fleet.order(OrderKind.DRAIN, "b02")
     return fleet
 
 
 def test_clients_beside_agents_leave_by_name_before_the_broker_does() -> None:
-    """No message is lost to them; the plan that removes the broker says how many subscribers it leaves behind."""
+    """No message is lost to them; the plan that removes the broker says how many it leaves behind, and why."""
     fleet = draining()
     fleet.run_until(MemberState.LEFT, "b02")
     emptying, leaving = fleet.plans
     assert emptying.moves == tuple(ClientMove(name, "b02", "b03") for name in MOVABLE)
     assert "b02" in emptying.brokers_target
     assert "b02" not in leaving.brokers_target
-    told = "b02 leaving; subscribers that stay and are no longer served: 1 at b02"
+    told = "b02 leaving; subscribers that stay and are no longer served: 1 at b02 (1 qos 2)"
     assert leaving.history[0].reason == told
 
 
@@ -68,7 +66,7 @@ def test_a_broker_that_no_client_can_leave_leaves_at_once() -> None:
     fleet.run_until(MemberState.LEFT, "b02", windows_max=4)
     (leaving,) = fleet.plans
     assert leaving.moves == ()
-    assert fleet.plans[-1].history[0].reason.endswith("no longer served: 4 at b02")
+    assert fleet.plans[-1].history[0].reason.endswith("no longer served: 4 at b02 (1 qos 2, 3 other)")
 
 
 def test_a_broker_whose_emptying_nobody_approves_leaves_after_a_while() -> None:
@@ -78,7 +76,7 @@ def test_a_broker_whose_emptying_nobody_approves_leaves_after_a_while() -> None:
     assert fleet.member("b02").state is MemberState.LEAVING
     assert [len(plan.moves) for plan in fleet.plans] == [3]
     fleet.run_until(MemberState.LEFT, "b02", windows_max=80)
-    assert fleet.plans[-1].history[0].reason.endswith("no longer served: 4 at b02")
+    assert fleet.plans[-1].history[0].reason.endswith("no longer served: 4 at b02 (1 qos 2, 3 other)")
 
 
 @pytest.mark.parametrize("kind", [TreeKind, RingKind, ScotKind])

@@ -15,7 +15,10 @@ MOVABLE = ("east.c1.1", "east.c1.2", "east.c2.1")
 
 def connect(overlay: ScriptedOverlay, home: str, *names: str, may_move: bool = True) -> None:
     for name in names:
-        overlay.ports.clients.put(Client(name, Role.SUBSCRIBER, home, (), 0.0, overlay.now_ms, may_move=may_move))
+        because = "" if may_move else "queue_group"
+        overlay.ports.clients.put(
+            Client(name, Role.SUBSCRIBER, home, (), 0.0, overlay.now_ms, may_move=may_move, stays_because=because)
+        )
 
 
 def evacuating(*, dry_run: bool) -> ScriptedOverlay:
@@ -64,6 +67,11 @@ def test_the_view_says_how_many_subscribers_of_each_broker_may_move() -> None:
     connect(overlay, "b03", *MOVABLE)
     overlay.run_windows(1)
     assert subscribers_shown(overlay)["b02"] == (1, 0)
+    network = overlay.ports.view.shown.network
+    assert network is not None
+    assert {one.broker: one.staying for one in network.brokers if one.staying} == {"b02": {"queue_group": 1}}
+    (proposal,) = overlay.plans[0].proposals
+    assert proposal.reason.endswith("0 in later plans, and 1 stay (1 queue group)")
 
 
 def test_where_all_clients_may_move_the_view_counts_only_subscribers() -> None:

@@ -127,12 +127,12 @@ def test_a_drain_that_leaves_clients_behind_needs_to_say_so(open_desk: Callable[
     """The answer counts them and says what to send; where no window is shown, how many is unknown."""
     desk, document = open_desk(), written_document()
     for broker in document["network"]["brokers"]:
-        broker |= {"subscribers": 12, "movable": 3}
+        broker |= {"subscribers": 12, "movable": 3, "staying": {"qos_2": 5}}
     desk.source.texts = view_texts(document)
     wait_until(lambda: 12 in desk.state()["network"]["brokers"]["rows"][0])
     status, answer = desk.order(kind="drain", subject="b04")
     assert (status, desk.sent) == (409, [])
-    assert answer["text"].startswith("9 of 12 subscribers at b04 cannot move: after the drain, clients that stay")
+    assert answer["text"].startswith("9 of 12 subscribers at b04 cannot move (5 qos 2, 4 other): after the drain")
     assert answer["text"].endswith('Send "leaves_clients": true to accept that.')
     assert desk.order(kind="drain", subject="b04", leaves_clients=True)[0] == 202
     desk.source.texts = view_texts({**document, "network": None})

@@ -18,6 +18,7 @@ from regraft.controller.state.planner_interface import emptying_proposal, moving
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
 from regraft.schemas.agent_names import client_of
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
+from regraft.schemas.stay_reasons import reasons_text
 
 
 def publishers_leaving(
@@ -130,7 +131,8 @@ def _leaving_text(state: TreeState, moves: Sequence[ClientMove], nearest: str, g
     who = "the nearest broker" if set(targets) == {nearest} else "the nearest that their agents reach"
     later, cut_off = going - len(moves), movable - going
     why = f", {cut_off} of them because their agents reach no broker that is open" if cut_off else ""
-    return f"{begin} {where}, {who}, {later} in later plans, and {count - going} stay{why}"
+    reasons = reasons_text(state.newest.staying.get(broker, {}), count - movable)
+    return f"{begin} {where}, {who}, {later} in later plans, and {count - going} stay{reasons}{why}"
 
 
 def _fitting(clients: Iterable[Sequence[str]], room: int) -> list[str]:

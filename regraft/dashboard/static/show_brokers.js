@@ -59,7 +59,7 @@ function findBrokers(store) {
     const load = loads.get(name);
     return {
       name, member: memberToTell(members.get(name)), isKept: kept.has(name), isSilent: silent.has(name), degree: degrees.get(name) ?? 0, load: load?.notifications_per_s ?? 0, busy: load?.busy_share,
-      queue: load?.queue_length_max, congestion: load?.congestion ?? 0, publishers: load?.publishers ?? 0, subscribers: load?.subscribers, movable: load?.movable,
+      queue: load?.queue_length_max, congestion: load?.congestion ?? 0, publishers: load?.publishers ?? 0, subscribers: load?.subscribers, movable: load?.movable, staying: load?.staying,
     };
   });
 }
@@ -70,8 +70,10 @@ function congestionText(congestion) {
 }
 
 // Which subscribers stay is known only where clients stay unless an agent takes them along.
-export function subscribersText({ subscribers, movable }) {
-  const mayMove = movable === null || movable === undefined ? "" : `, ${movable} may move`;
+export function subscribersText({ subscribers, movable, staying }) {
+  const reasons = Object.entries(staying ?? {}).sort(([, one], [, other]) => other - one).map(([label, count]) => `${count} ${words(label)}`);
+  const why = reasons.length ? `, others stay (${reasons.join(", ")})` : "";
+  const mayMove = movable === null || movable === undefined ? "" : `, ${movable} may move${why}`;
   return subscribers === null || subscribers === undefined ? "" : `${subscribers}${mayMove}`;
 }
 

@@ -182,6 +182,24 @@ def test_a_drain_says_how_many_subscribers_stay_and_asks_before_anything_happens
     assert len(desk.orders) == 3
 
 
+def test_the_list_and_a_drain_say_why_subscribers_stay(desk: Desk, tmp_path: Path) -> None:
+    """Most first; of those that no reason is known of, only how many they are. JSON has the labels."""
+    brokers = tuple(
+        ShownBroker(name, 3.0, 0.1, 0, 2, 0.5, 1, 12, movable, staying)
+        for name, movable, staying in (("b00", 3, {"qos_2": 1, "queue_group": 4}), ("b03", 10, {"qos_2": 2}))
+    )
+    (tmp_path / "controller.json").write_bytes(encode_view(view_of(network=ShownNetwork(10_000, (), brokers))))
+    table = invoke("list").output
+    assert "3 of 12 (4 queue group, 1 qos 2, 4 other)" in table
+    assert "10 of 12 (2 qos 2)" in table
+    shown = {one["broker"]: one for one in json.loads(invoke("list", "--json").output)}
+    assert [shown["b00"][key] for key in ("subscribers", "may_move")] == [12, 3]
+    assert shown["b00"]["staying"] == {"qos_2": 1, "queue_group": 4}
+    assert "staying" not in shown["b01"]
+    asked = " ".join(invoke("drain", "b00", "b03", "--reason", "old").output.replace("│", " ").split())
+    assert "11 of 24 subscribers at b00, b03 cannot move (4 queue group, 3 qos 2, 4 other): after the drain" in asked
+
+
 @pytest.mark.parametrize("is_shown", [False, True])
 def test_without_an_inventory_a_drain_asks_unless_the_live_view_shows_that_nobody_stays(
     desk: Desk, tmp_path: Path, is_shown: bool

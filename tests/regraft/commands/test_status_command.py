@@ -114,6 +114,12 @@ def test_where_clients_stay_one_line_says_which_may_move() -> None:
     status = judged(network=ShownNetwork(10_000, (), brokers)) | {"source": "here"}
     assert status["subscribers"]["b01"] == [12, 9]
     assert "subscribers that may move: 17 of 60 (b01 9 of 12, b02 8 of 8, b00 0 of 40)" in status_lines(status)
+    assert status["staying"] == {}
+    reasons = {"b00": {"rights": 2, "session": 30}, "b01": {"session": 1}}
+    staying = tuple(replace(one, staying=reasons.get(one.broker, {})) for one in brokers)
+    status = judged(network=ShownNetwork(10_000, (), staying)) | {"source": "here"}
+    assert status["staying"] == reasons
+    assert any(line.endswith("; others stay (31 session, 2 rights, 10 other)") for line in status_lines(status))
     all_move = tuple(replace(one, movable=None) for one in brokers)
     without = judged(network=ShownNetwork(10_000, (), all_move)) | {"source": "here"}
     assert not [line for line in status_lines(without) if "may move" in line]
