@@ -20,6 +20,7 @@ from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.agents.mqtt_client_facts import (
     FLUSH,
     FLUSH_ID,
+    NAMED_STAYING,
     NOT_FOR_CLIENTS,
     NOTES_ID,
     PRIVATE_ID,
@@ -103,6 +104,9 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         if facts.reason_code.value >= FAILED:
             raise UpstreamError(f"{upstream.broker} refuses: {facts.reason_code.name}")
         if self.client.stays_because:
+            if self.client.stays_because in NAMED_STAYING:
+                for number, patterns in self._own_filters():
+                    self._ask_own(upstream, number, patterns, self._note_own)
             return
         try:
             granted = await asyncio.gather(*(self._is_granted(upstream, *each) for each in self._own_filters()))

@@ -25,11 +25,13 @@ PACKET_BYTES_MIN = 4 * NOTE_BYTES_MAX  # A client that accepts less could not ha
 FLUSH = "REGRAFT_FLUSH/"
 NOT_FOR_CLIENTS = "_REGRAFT/"
 HOME = "/home"
+# Nodes know each subscription of clients that may move, and of those that stay for these: notes pass their broker.
+NAMED_STAYING = frozenset({None, StayReason.NO_ECHO, StayReason.SERVER_TOPICS, StayReason.QOS_2})
 
 
 @dataclass(slots=True)
 class MqttSubscription:
-    """One of the agent's in place of the client's; ``number`` is -1 if it stays, ``id`` identifies it at brokers.
+    """One of the agent's in place of the client's; ``number`` is -1 if nodes do not know it, ``id`` is for brokers.
 
     ``wanted`` are the client's filters for which it stands, with the identifiers that the client has given them, or 0.
     """
@@ -146,7 +148,7 @@ class MqttClient:
         pattern = options.pattern
         parts = self.parts.setdefault(pattern, [])
         if not parts:
-            for part in [pattern] if self.stays_because else split(pattern):
+            for part in split(pattern) if self._is_named(pattern) else [pattern]:
                 parts.append(self.subscriptions.get(part) or self._new(part, options, home))
         for each in parts:
             each.options, each.wanted[pattern] = options, own_id
@@ -163,9 +165,13 @@ class MqttClient:
         self._ids += 1
         subscription.id = self._ids
         subscription.called.clear()
-        subscription.number = -1 if self.stays_because else self._ids
+        subscription.number = self._ids if self._is_named(subscription.filter) else -1
         self._by_id[self._ids] = subscription
         self._leading.clear()
+
+    def _is_named(self, pattern: str) -> bool:
+        """Return True if nodes know a subscription as the client's; topics of the broker are none of the overlay."""
+        return self.stays_because in NAMED_STAYING and not pattern.startswith("$")
 
     def renumber(self, subscription: MqttSubscription) -> None:
         """Give a subscription a number that no earlier one had: it restarts."""
