@@ -82,6 +82,32 @@ async def _use_a_pipe(version: int, directory: Path) -> None:
         await agent.close()
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_qos_0_does_not_overtake_qos_1(version: int, tmp_path: Path) -> None:
+    """The agent takes all that the broker has; a client that has 20 messages under way gets QoS 0 first there."""
+    needs_mosquitto()
+    asyncio.run(_publish_in_turn(version, tmp_path))
+
+
+async def _publish_in_turn(version: int, directory: Path) -> None:
+    with MqttServer("b01", directory) as server:
+        agent = agent_of({"b01": server}, "b01")
+        await agent.start("127.0.0.1", 0)
+        got: list[int] = []
+        client = await MqttClient(agent.port, lambda each: got.append(int(each.payload)), "c", version).connected()
+        await client.subscribe("a", 1)
+        other = await MqttClient(server.port, lambda _: None, "p").connected()
+        for number in range(1_000):
+            other.paho.publish("a", b"%d" % number, number % 2)
+            if number % 100 == 99:
+                await asyncio.sleep(0.05)
+        await until(lambda: len(got) == 1_000)
+        assert got == sorted(got)
+        for each in (client, other):
+            each.close()
+        await agent.close()
+
+
 def test_clients_that_two_brokers_cannot_serve_stay(tmp_path: Path) -> None:
     """The agent sees why in their first packets, and passes on what they do."""
     needs_mosquitto()
