@@ -247,6 +247,9 @@ class MqttSession:
                     self.counts[AWAY] += 1
                     self._waiting_bytes -= len(data)
             self._queue.clear()
+            for packet_id in list(self._tried):  # Messages of QoS 0, which do not come again.
+                self.counts[AWAY] += packet_id not in self._under_way
+                self._forget(packet_id)
 
     # --- received ----------------------------------------------------------------------------------------------------
 

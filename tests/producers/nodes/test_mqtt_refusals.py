@@ -12,7 +12,7 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.mqtt_session import AGAIN_S, PAUSE_S, TopicTrials
 from tests.producers.nodes.connector_kit import until
-from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
 from tests.wait_until import PATIENCE_S
 
 ALLOWED = "topic readwrite #\ntopic read $SYS/#\n"
@@ -51,6 +51,37 @@ def test_messages_of_qos_0_that_the_broker_denies_are_counted(tmp_path: Path) ->
         await until(lambda: len(levels) == 20)
         assert levels[0] == 1
         assert sum(levels) <= 3
+        client.close()
+        await connector.close()
+
+    try:
+        asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
+    finally:
+        server.stop()
+
+
+@pytest.mark.stack
+def test_a_message_of_qos_0_that_is_tried_comes_once_if_the_connection_is_cut(tmp_path: Path) -> None:
+    """The broker has taken it, but its answer is lost: it would come a second time."""
+    needs_mosquitto()
+    server = MqttServer("b01", tmp_path).start()
+
+    async def go() -> None:
+        connector, came = MqttConnector(server.url, "b01"), list[bytes]()
+        await connector.start(lambda *_: None, lambda _: None)
+        client = await MqttClient(server.port, lambda message: came.append(message.payload)).connected()
+        await client.subscribe("data/+", 1)
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
+        assert connector.publish(LocalMessage("data.x", b"tried"))
+        assert connector._session._tried
+        await asyncio.sleep(0.1)
+        cut(connector)
+        server.process.send_signal(signal.SIGCONT)
+        await until(lambda: connector._session.is_connected and not connector._session._kept)
+        assert connector.publish(LocalMessage("data.z", b"later"))
+        await until(lambda: b"later" in came)
+        assert came == [b"tried", b"later"]
         client.close()
         await connector.close()
 
