@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 KEPT_BYTES_MAX = 64 << 20  # Of one client, from its next home; further messages are lost, and counted.
 ANSWER_S_MAX = 90.0  # Without a word about the plan for this long, its end here is unknown.
 DRAIN_S_MAX = 75.0  # A node gives up draining after 60 s.
-REPEATS_S_MAX = 30.0
+REPEATS_S_MAX = 30.0  # Since the next home has last said that its plan is, or was, under way.
 ECHOES = (NoteKind.STAYS, NoteKind.REFUSED, NoteKind.BESIDE)  # Of what the agent itself has said.
 
 
@@ -55,7 +55,7 @@ class ClientMoves:
         self._session = session
         self._kept: list[tuple[int, Delivered, int]] = []  # Number, message, the place of one of the next home's own.
         self._kept_bytes = 0
-        self._arrived: dict[int, float] = {}  # Those that have moved, and when.
+        self._arrived: dict[int, float] = {}  # Those that have moved, and when their next home was last heard of.
         self._before: dict[int, Arrived] = {}  # Those that move on, of which copies may still come.
         self._names: dict[int, tuple[str, int]] = {}  # Number -> the overlay's subscription, epoch.
         self._stayed: dict[int, tuple[str, int]] = {}  # As names, of the last move that was over here.
@@ -80,7 +80,7 @@ class ClientMoves:
             self._begin(upstream, number, note)
             return
         move = self.moving.get(number)
-        if note.kind is NoteKind.HOME and move is not None and number not in self._arrived:
+        if note.kind is NoteKind.HOME and move is not None:
             self._note_home(upstream.broker, number, move)
             return
         if note.kind is NoteKind.SWITCHED and self._stayed.get(number) == (note.subscription, note.epoch):
@@ -90,8 +90,11 @@ class ClientMoves:
             return
         is_old = upstream.broker == move.home_from
         if number in self._arrived:
-            self._note_joined(number, move, is_joined=note.kind is NoteKind.DRAINED and not is_old)
+            if not is_old:
+                self._note_arrived(number, move, is_over=note.kind is NoteKind.DRAINED)
             return
+        if note.kind is NoteKind.SWITCHED and not is_old and move.switched_to:
+            return  # The next home repeats it while the plan is under way; only the old home's word brings this on.
         self._take_step(number, move, note, is_old=is_old)
         if number in self.moving:
             self._since_s[number] = time.monotonic()
@@ -121,14 +124,21 @@ class ClientMoves:
             case NoteKind.ABORTED:
                 self._stop(number)
 
-    def _note_joined(self, number: int, move: MovingSubscription, *, is_joined: bool) -> None:
-        move.is_joined = move.is_joined or is_joined
+    def _note_arrived(self, number: int, move: MovingSubscription, *, is_over: bool) -> None:
+        """Note that the plan is under way at the next home, which may hold back messages until it is over there."""
+        self._arrived[number] = time.monotonic()
+        move.is_joined = move.is_joined or is_over
         if move.is_over:
             self._forget_arrived(number)
+            self._session.homes.leave_unused()
 
     def _note_home(self, broker: str, number: int, move: MovingSubscription) -> None:
         """Note that the node of a home has restarted: it knows nothing of the plan, and has begun the subscription."""
-        if broker == move.home_from and move.switched_to:
+        if number in self._arrived:
+            if broker == move.home_to:  # What it has held back is lost.
+                self._forget_arrived(number)
+                self._session.homes.leave_unused()
+        elif broker == move.home_from and move.switched_to:
             move.is_drained = True
             self._finish_if_complete()
         elif broker == move.home_from:
@@ -179,9 +189,10 @@ class ClientMoves:
         before = (self.moving[number], self._names[number]) if number in self._arrived else None
         self._forget_arrived(number)
         if before is not None:
+            before[0].is_joined = True  # The plan before is over where the next one begins.
             self._before[number] = before
         self.stamps = Stamps(note.overlay, "")
-        self.moving[number] = MovingSubscription(upstream.broker, note.broker, is_joined=not session.hands_over_to_all)
+        self.moving[number] = MovingSubscription(upstream.broker, note.broker)
         self._names[number], self._since_s[number] = (note.subscription, note.epoch), time.monotonic()
         session.run(self._bring(number, note))
         if not self._watching:

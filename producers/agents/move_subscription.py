@@ -46,12 +46,13 @@ def _take(marks: Counter[int], mark: int) -> bool:
 class MovingSubscription:
     """One subscription on its way from ``home_from`` to ``home_to``.
 
-    ``is_joined`` is False as long as the next home's node hands over what is for this subscription apart from the rest.
+    ``is_joined`` is False as long as the next home's node may hold back what is for this subscription and hand it over
+    apart from the rest.
     """
 
     home_from: str
     home_to: str
-    is_joined: bool = True
+    is_joined: bool = False
     is_counting: bool = False
     is_drained: bool = False
     switched_from: bool = False

@@ -33,6 +33,7 @@ from regraft.schemas.stay_reasons import StayReason, reason_of
 
 ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
 READY_S_MAX = 8.0  # Within a plan's limit, so that it is aborted with a reason.
+SAY_AGAIN_S = 10.0  # Until the plan is over, agents learn this often that copies may still come.
 REST_S = 600.0  # For this long, a client that could not be moved holds up no other plan.
 NOWHERE: tuple[str, tuple[str, ...]] = ("", ())
 STAYING_MAX = 10_000  # Clients that stay; of further ones plans may try to move some.
@@ -91,6 +92,7 @@ class AgentClients:
         self._followed: tuple[int, BrokerPhase] | None = None
         self._staying: dict[str, _Stay] = {}  # Clients that stay.
         self._left: dict[str, int] = {}  # Those that have ended since the plan under way, to an epoch, brought them.
+        self._said_s = 0.0  # When agents last learned that the plan is not over.
 
     def connect(self, line: NoteLine | None, on_refused: Callable[[str], None]) -> None:
         """Reach agents by this line from now on; None if the broker has none."""
@@ -240,7 +242,7 @@ class AgentClients:
                 self._write(name, NoteKind.MOVE, beside.epoch, beside.home_to)
             elif beside.is_coming and beside.is_awaited:
                 self._write(name, NoteKind.COUNTING if beside.is_counted else NoteKind.AWAITED, beside.epoch)
-            if beside.is_going and not is_moving:
+            if beside.epoch >= 0 and not is_moving:
                 self._write(name, NoteKind.DRAINED, beside.epoch)
 
     def _take_note(self, client: str, note: AgentNote) -> None:
@@ -294,9 +296,17 @@ class AgentClients:
             if beside.client == client and not (beside.is_coming or beside.is_going):
                 self._on_home(name, beside.filter_)
 
-    def refuse_late(self) -> None:
-        """Refuse a plan whose agents do not answer; clients that had to stay may move again after a while."""
+    def note_time(self) -> None:
+        """Refuse a plan whose agents do not answer; clients that had to stay may move again after a while.
+
+        Agents of what a plan has brought here learn again that it is not over, however long its controller is away.
+        """
         now_s = time.monotonic()
+        if now_s - self._said_s > SAY_AGAIN_S:
+            self._said_s = now_s
+            for name, beside in self._moving.items():
+                if beside.is_coming and beside.is_switched:
+                    self._write_switched(name, beside)
         for client in [client for client, stay in self._staying.items() if stay.until_s < now_s]:
             del self._staying[client]
             self._register_again(client)

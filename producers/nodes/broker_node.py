@@ -373,7 +373,7 @@ class BrokerNode:
         now_ms = self._now_ms()
         self.wanted.refresh(partial(subscriptions_in, self.core))
         self.clients.follow_agents(self.core.takes_clients, now_ms)
-        self._agents.refuse_late()
+        self._agents.note_time()
         deliveries = self._cells.pop_changed(math.inf if is_last else now_ms)
         changes = tuple(self._reported.changes)
         is_wanted = is_last or has_news(deliveries, changes, self.core.phase)

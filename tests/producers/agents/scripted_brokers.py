@@ -173,3 +173,4 @@ class ScriptedSite:
         self.say("b01", NoteKind.SWITCHED, number, epoch)
         self.say(to, NoteKind.SWITCHED, number, epoch)
         self.say("b01", NoteKind.DRAINED, number, epoch)
+        self.say(to, NoteKind.DRAINED, number, epoch)

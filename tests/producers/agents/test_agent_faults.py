@@ -332,9 +332,14 @@ def test_an_order_to_a_broker_that_does_not_answer_is_refused(monkeypatch: pytes
     run(steps)
 
 
-@pytest.mark.parametrize("has_switched", [False, True])
-def test_a_node_that_has_restarted_ends_the_move(has_switched: bool) -> None:
-    """It says what begins at its broker: the old home's no longer drains, unless the next one has not switched yet."""
+@pytest.mark.parametrize(
+    ("has_switched", "by_next"), [(False, NoteKind.HOME), (True, NoteKind.DRAINED), (True, NoteKind.HOME)]
+)
+def test_a_node_that_has_restarted_ends_the_move(has_switched: bool, by_next: NoteKind) -> None:
+    """It says what begins at its broker: the old home's no longer drains, unless the next one has not switched yet.
+
+    The next one's holds nothing back any more, as if the plan were over there.
+    """
 
     async def steps() -> None:
         async with site_of("a.b") as site:
@@ -343,6 +348,9 @@ def test_a_node_that_has_restarted_ends_the_move(has_switched: bool) -> None:
                 site.say("b02", NoteKind.SWITCHED, 1)
                 await until(lambda: site.session.moves.moving[1].switched_to)
             site.say("b01", NoteKind.HOME, 1, epoch=0)
+            if has_switched:
+                await until(lambda: site.counts["subscriptions_moved"] == 1)
+                site.say("b02", by_next, 1, epoch=int(by_next is NoteKind.DRAINED))
             await until(lambda: not site.session.moves.moving)
             await serves(site, "b02" if has_switched else "b01")
 

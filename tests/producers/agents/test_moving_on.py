@@ -51,6 +51,7 @@ def test_a_copy_that_comes_behind_the_next_order_is_left_out(end: str) -> None:
                 site.say("b02", NoteKind.SWITCHED, 1, 2)
                 site.say("b03", NoteKind.SWITCHED, 1, 2)
                 site.say("b02", NoteKind.DRAINED, 1, 2)
+                site.say("b03", NoteKind.DRAINED, 1, 2)
             elif end == "copy first":
                 site.say("b02", NoteKind.ABORTED, 1, 2)
             await until(lambda: not site.session.moves.moving)

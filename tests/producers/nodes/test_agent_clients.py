@@ -203,7 +203,7 @@ def test_a_client_that_stays_is_forgotten_once_it_has_left(monkeypatch: pytest.M
     monkeypatch.setattr(agent_clients, "REST_S", -1.0)
     node.clients.begin(NAME, "group", FILTER)
     node.clients.end(NAME)
-    node.clients.refuse_late()
+    node.clients.note_time()
     assert not node.clients._staying
 
 
@@ -225,7 +225,7 @@ def test_a_client_is_registered_with_why_it_stays() -> None:
     resting.hear(NoteKind.REFUSED)
     assert resting.clients.reason_to_stay(NAME) is StayReason.REFUSED
     resting.clients._staying[CLIENT] = resting.clients._staying[CLIENT]._replace(until_s=-1.0)
-    resting.clients.refuse_late()
+    resting.clients.note_time()
     assert resting.clients.reason_to_stay(NAME) is None
 
 
@@ -256,7 +256,8 @@ def test_a_node_says_again_how_far_a_move_is() -> None:
         node.sent.clear()
         node.line.on_open()
         assert node.said == again
-    assert node_of_next_says_again() == [NoteKind.AWAITED, NoteKind.COUNTING, NoteKind.SWITCHED, NoteKind.SWITCHED]
+    is_over = [NoteKind.SWITCHED, NoteKind.DRAINED]
+    assert node_of_next_says_again() == [NoteKind.AWAITED, NoteKind.COUNTING, NoteKind.SWITCHED, *is_over]
 
 
 def node_of_next_says_again() -> list[NoteKind]:
@@ -273,6 +274,30 @@ def node_of_next_says_again() -> list[NoteKind]:
         node.line.on_open()
         said += node.said
     return said
+
+
+def test_a_next_home_says_that_a_plan_is_not_over_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its controller may be away, and the agent must wait for what is held back; an old home holds nothing."""
+    now = SimpleNamespace(s=1_000.0)
+    monkeypatch.setattr(agent_clients, "time", SimpleNamespace(monotonic=lambda: now.s))
+    node, old = arriving(), leaving()
+    said = list[list[NoteKind]]()
+    for step in (
+        lambda: None,
+        lambda: node.clients.take_effect(SubscriberTaken(NAME, 1)),
+        lambda: None,
+        lambda: node.follow(1, BrokerPhase.STEADY),
+    ):
+        step()
+        old.follow(1, BrokerPhase.DRAINING)
+        node.sent.clear()
+        old.sent.clear()
+        now.s += agent_clients.SAY_AGAIN_S + 1
+        for each in (node, node, old):
+            each.clients.note_time()
+        said.append(node.said)
+        assert not old.said
+    assert said == [[], [NoteKind.SWITCHED], [NoteKind.SWITCHED], []]
 
 
 def test_an_aborted_plan_leaves_nothing_at_the_next_home_and_a_later_one_moves_again() -> None:

@@ -305,7 +305,9 @@ class AgentsDriver:
                 continue
             if site.controller.runner is None:
                 self.do(("restart",))
-            if quiet_ms > 2_000 and site.controller.is_idle and check_still(site) == "":
+            # Agents wait for a plan as long as its controller is suspended.
+            is_alone = not site.suspended or self.spec.rival == SUCCESSORS
+            if quiet_ms > 2_000 and site.controller.is_idle and not (is_alone and check_still(site)):
                 return
             if quiet_ms > QUIET_S_MAX * 1_000:
                 break

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from regraft.producers.brokers.broker_reports import BrokerPhase
 from tests.scenarios.agents.agents_ledger import ClientLedger
-from tests.scenarios.agents.agents_run import FAULTS, AgentsSpec, run_agents
+from tests.scenarios.agents.agents_run import FAULTS, AgentsDriver, AgentsSpec, run_agents, virtual_time
 from tests.scenarios.agents.site_kinds import KINDS, MQTT, NATS
+from tests.scenarios.agents.wires import AnyOrderLoop
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_leaders import STRANGER, SUCCESSORS, TWIN
 
 SEEDS, SEEDS_OF_ONE = {NATS: 20, MQTT: 8}, 2
+AWAY_S = 150  # Longer than an agent waits for any word.
 
 
 @pytest.mark.parametrize("protocol", KINDS)
@@ -47,6 +50,30 @@ def test_controllers_beside_each_other_break_no_promise(rival: str) -> None:
         assert result.failure is None, f"seed {seed}: {result.failure}"
         refused += result.counts["refused_term"] + result.counts["refused_plan"]
     assert refused or not rival
+
+
+@pytest.mark.parametrize("phase", [BrokerPhase.PREPARED, BrokerPhase.DRAINED])
+@pytest.mark.parametrize("protocol", KINDS)
+def test_a_controller_may_be_away_for_long_in_the_middle_of_a_plan(protocol: str, phase: BrokerPhase) -> None:
+    """What a next home holds back until then came to clients again: their agents had given up waiting for it."""
+    loop, kind = AnyOrderLoop(), KINDS[protocol]()
+    with virtual_time(loop, kind):
+        driver = AgentsDriver(AgentsSpec(0, protocol=protocol), loop, kind)
+        site, nodes = driver.site, driver.site.nodes
+        driver.begin()
+        old, new, *_ = site.names
+        driver.do(("plan", (), tuple((name, home, new) for name, home in site.movable().items() if home == old)))
+        while not all(node.core.phase is phase for node in nodes.values()):
+            driver.do(("publish", "c9", 1))
+            while driver.move() and not all(node.core.phase is phase for node in nodes.values()):
+                pass
+        driver.do(("kill",))
+        for _ in range(AWAY_S):
+            driver.do(*(("publish", name, 1) for name in sorted(site.clients)))
+            while driver.move():
+                pass
+            driver.do(("wait", 1_000), *(("tick", name) for name in nodes))
+        driver.finish()
 
 
 @pytest.mark.parametrize("protocol", KINDS)
