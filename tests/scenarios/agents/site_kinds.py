@@ -135,6 +135,8 @@ class MqttKind:
     limits = (
         (mqtt_session, "KEEP_ALIVE_S", LONGEST_KEEP_ALIVE_S), (mqtt_upstream, "KEEP_ALIVE_S", NEVER_S),
         (mqtt_client_side, "LOGIN_S_MAX", NEVER_S),
+        # A connector that does not open ends its process; here it waits.
+        (mqtt_connector, "CONNECT_S_MAX", NEVER_S), (mqtt_connector, "LOG_S_MAX", NEVER_S),
         # A trial, which is of QoS 1, is overtaken by others of QoS 0 where a client takes no more of QoS 1.
         (mqtt_session.TopicTrials, "is_due", lambda *_given, **_more: False),
     )  # fmt: skip

@@ -73,6 +73,26 @@ def test_a_node_that_returns_learns_whose_the_subscriptions_in_the_log_are() -> 
         assert {home for name, home in driver.site.movable().items() if "~" in name} == {driver.site.names[0]}
 
 
+def test_a_node_whose_broker_is_slow_while_it_opens_keeps_no_interest() -> None:
+    """It gave up behind the log file and opened again, as no process does: what it had learned stayed."""
+    with driver_of(3) as driver:
+        name = driver.site.names[1]
+        driver.do(("come", "c0", name, 2))
+        driver.rest()
+        driver.do(("die_node", name))
+        driver.do(*(("notice", *pair) for pair in driver.site.to_notice()))
+        while driver.move():
+            pass
+        driver.do(("return_node", name))
+        connector = driver.site.brokers[name].connector
+        let(driver, lambda _: connector._reports.is_caught_up, ms=20_000, of=MqttConnection)
+        driver.do(("leave", "c0"))
+        while mending := driver.site.mending():
+            driver.do(*mending)
+            driver.rest()
+        check_left(driver.site)
+
+
 def test_a_broker_that_starts_again_has_no_clients() -> None:
     """Those beside agents are elsewhere, those without agents are gone; the log says that it starts again."""
     with driver_of() as driver:
