@@ -146,6 +146,7 @@ class ClientMoves:
         elif broker == move.home_to and not move.switched_from:
             self._stop_refused(number)
         elif broker == move.home_to:
+            self._session.homes.subscribing = broker
             self._restart(number, broker)
 
     def _note_overtaken(self, broker: str, number: int) -> None:
