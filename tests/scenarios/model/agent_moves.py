@@ -44,6 +44,7 @@ class AgentScenario:
 
     ``may_abort``: the controller may, while that is possible. ``may_refuse``: the next broker may refuse the login.
     ``repeats``: nodes say again how far they are, once each, as after a cut. ``hands_over_to_all``: as with MQTT.
+    ``kills`` is the broker whose node may die; it begins again, and is admitted once the plan is over.
     """
 
     name: str
@@ -54,12 +55,13 @@ class AgentScenario:
     repeats: bool = False
     is_large: bool = False
     dies: str = ""
+    kills: str = ""
 
     def first(self) -> AgentWorld:
         """Return the world in which the plan begins."""
         world: Any = AgentWorld(hands_over_to_all=self.hands_over_to_all, publishes=self.publishes)
         world.may_repeat = list(BROKERS) if self.repeats else []
-        world.may_die = self.dies
+        world.may_die, world.may_kill = self.dies, self.kills
         world.plan.begin(PREPARE)
         return world
 
@@ -77,19 +79,31 @@ class AgentScenario:
         can += [("refuse", "")] if self.may_refuse and world.agent.opening[:1] and not world.is_refused else []
         can += [("repeat", name) for name in world.may_repeat]
         can += [("die", world.may_die)] if world.may_die else []
-        return can + self._controllers(world)
+        can += [("kill", world.may_kill)] if world.may_kill else []
+        return can + self._of_death(world) + self._controllers(world)
+
+    @staticmethod
+    def _of_death(world: Any) -> list[Move]:
+        """Return what may follow the death of a node: the other one notices it, behind all that it had sent."""
+        dead = [name for name in BROKERS if world.nodes[name].is_dead]
+        if not dead or world.peer(dead[0]).from_peer:
+            return []
+        if not world.is_noticed:
+            return [("notice", world.peer(dead[0]).name)]
+        is_over = world.plan.phase in (RETIRE, ABORT) and not any(world.plan.waiting.values())
+        return [("return", dead[0])] if is_over else []
 
     def _controllers(self, world: Any) -> list[Move]:
         plan = world.plan
         if plan.phase == PREPARE:
-            is_late = bool(self.dies) and not self._can_go_on(world)
+            is_late = not self._can_go_on(world)
             goes = [("begin", ACTIVATE)] if plan.is_done and not plan.is_refused else []
             return goes + ([("begin", ABORT)] if self.may_abort or plan.is_refused or is_late else [])
         return [("begin", RETIRE)] if plan.phase == ACTIVATE and plan.is_done else []
 
     @staticmethod
     def _can_go_on(world: Any) -> bool:
-        return not any(broker.is_dead for broker in world.brokers.values())
+        return not any(each.is_dead for each in (*world.brokers.values(), *world.nodes.values()))
 
     def take(self, world: Any, move: Move) -> None:
         """Let one thing happen; raise Violation if it breaks the promise."""
@@ -118,6 +132,13 @@ class AgentScenario:
                 world.nodes[name].line.on_open()
             case "die":
                 self._die(world, name)
+            case "kill":
+                world.kill(name)
+            case "notice":
+                world.is_noticed = True
+                world.nodes[name].lose_peer()
+            case "return":
+                world.nodes[name].return_at(world.peer(name).epoch)
             case "begin":
                 world.plan.begin(name)
 
@@ -136,16 +157,18 @@ class AgentScenario:
         """Check a world in which nothing more can happen; then publish at each broker that lives.
 
         What follows without any event, as time passes: the agent waits no longer for copies of a broker that is dead,
-        and closes what it has kept open for them.
+        or that were lost with a node, and closes what it has kept open for them.
         """
         agent = world.agent
-        for number in [
-            each for each in agent.moves._arrived if world.brokers[agent.moves.moving[each].home_to].is_dead
-        ]:
-            agent.moves._forget_arrived(number)
+        for number in list(agent.moves._arrived):
+            move = agent.moves.moving[number]
+            are_lost = move.is_joined and move.home_from == world.plan.lost
+            if are_lost or world.brokers[move.home_to].is_dead:
+                agent.moves._forget_arrived(number)
         agent.homes.leave_unused()
         self._check_rest(world)
-        if not self.dies and len(world.agent.came) != len(world.published):
+        is_struck, world.is_struck = world.is_struck, False
+        if not (self.dies or is_struck) and len(world.agent.came) != len(world.published):
             raise Violation(f"lost: {sorted({*world.published} - {*world.agent.came})}")
         came = len(world.agent.came)
         living = [name for name in BROKERS if not world.brokers[name].is_dead]
@@ -249,6 +272,12 @@ SCENARIOS = (
     AgentScenario("new_dies", dies=NEW),
     AgentScenario("new_dies_publish", dies=NEW, publishes=(OLD,), is_large=True),
     AgentScenario("repeated", repeats=True, is_large=True),
+    AgentScenario("old_node_dies", kills=OLD),
+    AgentScenario("new_node_dies", kills=NEW),
+    AgentScenario("old_node_dies_mqtt", kills=OLD, hands_over_to_all=True, publishes=(NEW,), is_large=True),
+    AgentScenario("new_node_dies_mqtt", kills=NEW, hands_over_to_all=True, publishes=(OLD,), is_large=True),
+    AgentScenario("old_node_dies_publish", kills=OLD, publishes=(OLD,), is_large=True),
+    AgentScenario("new_node_dies_publish", kills=NEW, publishes=(OLD,), is_large=True),
 )
 
 

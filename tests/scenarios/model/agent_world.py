@@ -184,6 +184,10 @@ class AgentEnd:
         One may come again if its broker has died before its node, which is slower, has read it.
         """
         key = raw.home, raw.number
+        if self.world.is_struck:
+            self.came = sorted({*self.came, key})
+            self.last[raw.home] = max(raw.number, self.last[raw.home])
+            return
         if key in self.came and self.world.brokers[raw.home].is_dead:
             return
         if key in self.came:
@@ -244,6 +248,11 @@ class Broker:
         self.subscribed: list[int] = [1] if name == OLD else []
         self.to_agent: list[Any] = []
         self.to_node: list[Any] = []
+        self.has_node = True
+
+    def _report(self, item: Any) -> None:
+        if self.has_node:
+            self.to_node.append(item)
 
     def join(self, *, is_refused: bool) -> bool:
         """Let the agent in; return False if it is refused."""
@@ -261,23 +270,23 @@ class Broker:
         """Note a subscription of the agent."""
         if number not in self.subscribed:
             self.subscribed.append(number)
-            self.to_node.append(("begin", number, epoch))
+            self._report(("begin", number, epoch))
 
     def unsubscribe(self, number: int) -> None:
         """Note the end of one."""
         if number in self.subscribed:
             self.subscribed.remove(number)
-            self.to_node.append(("end", number))
+            self._report(("end", number))
 
     def pass_note(self, note: AgentNote) -> None:
         """Deliver a note of the agent to the node, and to the agent itself."""
         self.to_agent.append(note)
-        self.to_node.append(note)
+        self._report(note)
 
     def publish(self, message: Message) -> None:
         """Deliver what a client has published here."""
         self.hand_over(message, self.subscribed, "", -1)
-        self.to_node.append(message)
+        self._report(message)
 
     def hand_over(self, message: Message, numbers: list[int], home: str, epoch: int) -> None:
         """Deliver a message to some subscriptions."""
@@ -308,6 +317,8 @@ class NoteLine:
 class PlanNode:
     """A node in a plan that moves the subscription: its phase and epoch, and what it knows of clients beside agents."""
 
+    is_dead = False
+
     def __init__(self, world: AgentWorld, broker: Broker) -> None:
         self.name, self.epoch, self.phase = broker.name, 0, BrokerPhase.STEADY
         self._world, self._broker = world, broker
@@ -317,9 +328,6 @@ class PlanNode:
         self.agents.on_publishes = self._note_publishing
         self.agents.connect(self.line, self._refuse)
         self.from_peer: list[Any] = []
-        if broker.name == OLD:
-            self._begin(1, -1)
-            broker.to_agent.clear()
 
     def _note_home(self, name: str, filter_: object) -> None:
         """Do nothing: nobody registers clients."""
@@ -350,7 +358,36 @@ class PlanNode:
             self._activate()
         elif phase == ABORT or self.phase is BrokerPhase.DRAINED:
             self.phase = BrokerPhase.STEADY
+            if phase == RETIRE and self.name == OLD:
+                self._drop_stranded()
         self.agents.follow(self)  # type: ignore[arg-type]
+
+    def _drop_stranded(self) -> None:
+        """Begin again what the plan has moved to a node that has died."""
+        if self._world.nodes[NEW].is_dead and name_of(1) in self.agents._subscriptions:
+            self.agents.end(name_of(1))
+            self.begin_again(1)
+
+    # --- deaths ------------------------------------------------------------------------------------------------------
+
+    def begin_again(self, number: int) -> None:
+        """Begin a subscription that the broker has, as one that no plan brings."""
+        self._begin(number, -1)
+        self._world.again[number, self.name] = None
+
+    def return_at(self, epoch: int) -> None:
+        """Take part again, as a node that has begun again and has been admitted."""
+        self.epoch, self.is_dead, self._broker.has_node = epoch, False, True
+        for number in self._broker.subscribed:
+            self.begin_again(number)
+
+    def lose_peer(self) -> None:
+        """Note that the other node is dead: nothing more of it comes."""
+        self._has_end = True
+        self._note_drained()
+        self.agents.follow(self)  # type: ignore[arg-type]
+
+    # --- what comes --------------------------------------------------------------------------------------------------
 
     def _note_arrived(self) -> None:
         if self.name == NEW and self._has_arrived and self.phase is BrokerPhase.PREPARING:
@@ -361,10 +398,15 @@ class PlanNode:
         if self.epoch == 1:
             return
         self.epoch, self.phase = 1, BrokerPhase.DRAINING
-        self._world.peer(self.name).from_peer.append(END)
+        self._send(END)
         if self.name == NEW:
             self.agents.take_effect(SubscriberTaken(name_of(1), 1))
         self._note_drained()
+
+    def _send(self, item: Any) -> None:
+        peer = self._world.peer(self.name)
+        if not peer.is_dead:
+            peer.from_peer.append(item)
 
     def _note_drained(self) -> None:
         if self._has_end and self.phase is BrokerPhase.DRAINING:
@@ -381,15 +423,17 @@ class PlanNode:
             self._begin(item[1], item[2])
         else:
             is_ended, _ = self.agents.end(name_of(item[1]))
-            if is_ended and self._world.home_of(item[1], self.epoch) == self.name:
-                del self._world.homes[item[1]]
+            if (item[1], self.name) in self._world.again:
+                del self._world.again[item[1], self.name]
+            elif is_ended and self._world.home_of(item[1], self.epoch) == self.name:
+                self._world.homes.pop(item[1], None)
             self._has_arrived = self._has_arrived and item[1] != 1
         self.agents.follow(self)  # type: ignore[arg-type]
 
     def _begin(self, number: int, epoch: int) -> None:
         self.agents.begin(name_of(number), group_for(name_of(number), epoch), filter_of(SUBJECT), epoch)
         if epoch < 0:
-            self._world.homes[number] = self.name
+            self._world.homes.setdefault(number, self.name)
         else:
             self._has_arrived = True
             self._note_arrived()
@@ -415,8 +459,12 @@ class PlanNode:
                 subject=SUBJECT, payload=message.payload,
             )  # fmt: skip
             self.agents.note_published(carried)
-            self._world.peer(self.name).from_peer.append(message)
-        numbers = [number for number in (1, 2, 3) if self._world.home_of(number, message.epoch) == self.name]
+            self._send(message)
+        world = self._world
+        numbers = [
+            number for number in (1, 2, 3)
+            if world.home_of(number, message.epoch) == self.name or (number, self.name) in world.again
+        ]  # fmt: skip
         if message.home != self.name:
             self._hand_over(message, numbers)
 
@@ -435,18 +483,23 @@ class PlanNode:
 
 @dataclass
 class Plan:
-    """The controller's view of the plan; ``waiting`` are the commands that have not reached a node."""
+    """The controller's view of the plan; ``waiting`` are the commands that have not reached a node.
+
+    ``lost`` is the node that has died: a plan that is committed waits for nothing of it.
+    """
 
     phase: str = ""
     done: list[str] = field(default_factory=list)
     is_refused: bool = False
+    lost: str = ""
     waiting: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in BROKERS})
 
     def begin(self, phase: str) -> None:
         """Give the next command to both nodes."""
         self.phase, self.done = phase, []
-        for commands in self.waiting.values():
-            commands.append(phase)
+        for name, commands in self.waiting.items():
+            if name != self.lost:
+                commands.append(phase)
 
     def note(self, phase: str, broker: str) -> None:
         """Note that a node has taken the step of a phase."""
@@ -460,11 +513,15 @@ class Plan:
     @property
     def is_done(self) -> bool:
         """Return True if both nodes have."""
-        return len(self.done) == len(BROKERS)
+        lost = {self.lost} - {""} if self.phase == ACTIVATE else set()
+        return {*self.done} | lost == {*BROKERS}
 
 
 class AgentWorld:
-    """All of it; ``homes`` is where subscriptions are that no plan has moved."""
+    """All of it; ``homes`` is where subscriptions are that no plan has moved, ``again`` what nodes have begun again.
+
+    Once a node has died, ``is_struck`` excuses what is lost, repeated or late until all is at rest.
+    """
 
     def __init__(self, *, hands_over_to_all: bool, publishes: tuple[str, ...]) -> None:
         self.is_refused = False
@@ -472,16 +529,30 @@ class AgentWorld:
         self.agent = AgentEnd(self, hands_over_to_all=hands_over_to_all)
         self.plan = Plan()
         self.brokers = {name: Broker(self, name) for name in BROKERS}
+        self.again: dict[tuple[int, str], None] = {}
         self.nodes = {name: PlanNode(self, broker) for name, broker in self.brokers.items()}
+        self.nodes[OLD]._begin(1, -1)
+        self.brokers[OLD].to_agent.clear()
         self.agent.homes.upstreams[OLD] = Upstream(self, OLD)
         self.left = {name: publishes.count(name) for name in BROKERS}
         self.published: list[tuple[str, int]] = []
         self.may_repeat: list[str] = []
-        self.may_die = ""
+        self.may_die = self.may_kill = ""
+        self.is_struck = self.is_noticed = False
 
     def peer(self, name: str) -> PlanNode:
         """Return the other node."""
         return self.nodes[NEW if name == OLD else OLD]
+
+    def kill(self, name: str) -> None:
+        """Let a node die; its broker and the agent's connection to that live."""
+        self.may_kill, self.is_struck, self.plan.lost = "", True, name
+        broker = self.brokers[name]
+        broker.has_node = False
+        broker.to_node.clear()
+        self.plan.waiting[name].clear()
+        self.nodes[name] = PlanNode(self, broker)
+        self.nodes[name].is_dead = True
 
     def home_of(self, number: int, epoch: int) -> str:
         """Return where messages of an epoch go for a subscription: the plan moves the first one."""
@@ -501,10 +572,12 @@ class AgentWorld:
         ]
         nodes = [
             (
-                each.epoch, each.phase, each._has_end, each._has_arrived, each.from_peer, each.agents._subscriptions,
-                sorted(each.agents._moving), each.agents._left, sorted(each.agents._staying),
+                each.epoch, each.phase, each.is_dead, each._has_end, each._has_arrived, each.from_peer,
+                each.agents._subscriptions, sorted(each.agents._moving), each.agents._left,
+                sorted(each.agents._staying),
             )
             for each in self.nodes.values()
         ]  # fmt: skip
         rest = (self.plan, self.is_refused, sorted(self.homes.items()), self.left, self.may_repeat, self.may_die)
-        return blake2b(repr((agent, brokers, nodes, rest)).encode(), digest_size=16).digest()
+        deaths = (self.may_kill, self.is_noticed, sorted(self.again))
+        return blake2b(repr((agent, brokers, nodes, rest, deaths)).encode(), digest_size=16).digest()

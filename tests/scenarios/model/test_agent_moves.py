@@ -15,7 +15,7 @@ BY_NAME = {each.name: each for each in SCENARIOS}
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS if not each.is_large])
 def test_no_order_of_events_breaks_the_promise(name: str) -> None:
-    """Both ends of the plan, brokers that refuse and brokers that die: whatever happens first."""
+    """Both ends of the plan, brokers that refuse, brokers and nodes that die: whatever happens first."""
     found = explore(BY_NAME[name])
     assert not found.fault, (found.fault, found.way)
     assert found.worlds > 100
@@ -29,6 +29,7 @@ def test_no_order_of_events_breaks_the_promise(name: str) -> None:
         ("mqtt_old", ClientMoves, "_is_owed", lambda *_: True, "came twice"),
         ("refused", ClientMoves, "_refuse", lambda *_: None, "is preparing"),
         ("new_dies", ClientMoves, "lose", lambda *_: None, "not at rest"),
+        ("new_node_dies", ClientMoves, "_note_home", lambda *_: None, "not at rest"),
     ],
 )
 def test_without_a_safeguard_promises_break(
