@@ -315,6 +315,8 @@ class MqttConnector(PlainConnector):
         own_filter = self._reports.begin_connection()
         if not await self._session.connect(self._addresses.host, self._addresses.port):
             self._taken.begin()
+            if self._interest is not None:
+                self._interest.doubt_agents(time.monotonic())
         # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
         reporting = [TopicFilter(each, max_qos=log_qos) for each in (f"{LOG_TOPIC}#", own_filter)]

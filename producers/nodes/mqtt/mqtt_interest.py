@@ -7,7 +7,7 @@ wanted, and that no longer are.
 
 The session of a client that disconnects may last, and no broker reports for how long: what it wanted stays wanted for
 ``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
-away it reports no disconnects, so all interest stays until the client connects again.
+away it reports no disconnects, so all interest stays until the client connects again, or its agent does not answer.
 
 Clients choose their names, and names may look like parts of the log. Where a line can be read in two ways, interest
 begins in both and ends in neither: a client may keep another's interest alive, but cannot end it.
@@ -38,6 +38,7 @@ FILTERS_OF_CLIENT_MAX = 10_000
 REFUSED_MAX = 1_000
 TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
 FOR_AGENTS = "_REGRAFT/"
+ANSWER_S_MAX = 60.0  # A slow client's agent answers once the client has read what came before.
 GIVEN_UP = "session_given_up"
 AWAY_TOO_LONG = "it has been away for longer than connectors.mqtt.session_s: nothing crosses to its session any more"
 LOG_TOPIC = "$SYS/broker/log/"
@@ -58,7 +59,7 @@ _ADDRESS = re.compile(r" \[[^]]*:\d+\]\Z")  # From Mosquitto 2.1 on, it follows 
 
 @dataclass
 class _Client:
-    """``left_s`` is when it disconnected, None while connected; ``has_session``: its session may outlast that.
+    """``left_s`` is when it left, or may have, None while connected; ``has_session``: its session may outlast that.
 
     ``asked_for_session``: it did not ask for a clean one. ``waiting`` are filters for which there was no room,
     ``beside`` those that an agent subscribes, with what that is called in the overlay.
@@ -104,7 +105,7 @@ class MqttInterest:
         client = None if self._is_own(name) else self._clients.get(name) or self._new_client(name)
         if client is None or agent_subscription(group) is None:
             return
-        is_new = wanted not in client.beside
+        is_new, client.left_s = wanted not in client.beside, None
         if is_new and (self._beside_count >= FILTERS_MAX or len(client.beside) >= FILTERS_OF_CLIENT_MAX):
             self.counts[TOO_MANY] += 1
             return
@@ -230,13 +231,17 @@ class MqttInterest:
             case "N":
                 self._handle_notice(entry, now_s)
 
+    def doubt_agents(self, now_s: float) -> None:
+        """Await agents' answers: the broker has lost sessions, and maybe connections."""
+        for client in self._clients.values():
+            client.left_s = now_s if client.beside else client.left_s
+
     def expire(self, now_s: float) -> None:
-        """Forget clients whose sessions have expired."""
+        """Forget clients whose sessions have expired, or whose agents do not answer."""
         gone = [
-            name
-            for name, client in self._clients.items()
-            if client.left_s is not None and now_s - client.left_s > self._session_s
-        ]
+            name for name, one in self._clients.items()
+            if one.left_s is not None and now_s - one.left_s > (self._session_s if one.has_session else ANSWER_S_MAX)
+        ]  # fmt: skip
         for name in gone:
             if self._clients[name].asked_for_session:
                 self.counts[GIVEN_UP] += 1

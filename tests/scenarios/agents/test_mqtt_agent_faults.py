@@ -11,10 +11,12 @@ import pytest
 from regraft.producers.agents.mqtt_frames import MQTT_311, PUBLISH
 from regraft.producers.agents.mqtt_upstream import MqttUpstream
 from regraft.producers.nodes.mqtt.mqtt_connection import MqttConnection
+from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from tests.scenarios.agents.agents_run import AgentsDriver, AgentsSpec, virtual_time
 from tests.scenarios.agents.check_rest import check_left
+from tests.scenarios.agents.memory_mqtt import MQTT_PORT
 from tests.scenarios.agents.mqtt_site_clients import MqttSiteClient
-from tests.scenarios.agents.site_kinds import MQTT, NOTES, MqttKind
+from tests.scenarios.agents.site_kinds import MQTT, MQTT_SESSION_S, NOTES, MqttKind
 from tests.scenarios.agents.wires import AnyOrderLoop
 
 
@@ -106,6 +108,35 @@ def test_a_broker_that_starts_again_has_no_clients() -> None:
         driver.rest()
         driver.serve()
         assert driver.site.brokers[home].connector._interest.known() == {}
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_without_a_log_file_agents_clients_are_forgotten_once_their_broker_has_begun_again(
+    is_restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stayed registered, and plans that moved them were aborted; those who are still there answer the node."""
+    monkeypatch.setattr(MqttKind, "connector", without_log_file)
+    with driver_of() as driver:
+        site, home = driver.site, driver.site.names[0]
+        driver.do(("come", "c0", "web1", 1), ("come", "c1", "web1", 2))
+        driver.rest()
+        wanted = site.brokers[home].connector._interest.known()
+        assert len(wanted) == 2
+        if is_restarted:
+            driver.do(("stop", home))
+            let(driver, lambda _: False, ms=5_000)
+            driver.do(("start", home))
+        else:
+            driver.do(("cut", home))
+            site.servers[home].sessions.pop(site.brokers[home].connector._client_id)  # It was away for longer.
+        let(driver, lambda _: False, ms=70_000)
+        assert site.brokers[home].connector._interest.known() == ({} if is_restarted else wanted)
+        driver.serve()
+
+
+def without_log_file(_kind: MqttKind, server: Any) -> MqttConnector:
+    """Return a connector as most brokers have it."""
+    return MqttConnector(f"mqtt://{server.name}:{MQTT_PORT}", server.name, session_s=MQTT_SESSION_S)
 
 
 def test_a_client_that_leaves_before_its_next_home_has_answered_leaves_no_connection() -> None:
