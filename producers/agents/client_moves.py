@@ -340,7 +340,11 @@ class ClientMoves:
         """Note that a broker is gone: what was to go there stays, what was to leave it has left, or restarts."""
         session = self._session
         for number, move in list(self.moving.items()):
-            if number in self._arrived or broker not in (move.home_from, move.home_to):
+            if number in self._arrived:
+                if broker == move.home_to:  # It restarts elsewhere, and nothing more of its last move comes.
+                    self._forget_arrived(number)
+                continue
+            if broker not in (move.home_from, move.home_to):
                 continue
             subscription = session.client.numbered(number)
             if broker == move.home_from and move.switched_to:

@@ -156,14 +156,13 @@ class AgentScenario:
     def check_ending(self, world: Any) -> None:
         """Check a world in which nothing more can happen; then publish at each broker that lives.
 
-        What follows without any event, as time passes: the agent waits no longer for copies of a broker that is dead,
-        or that were lost with a node, and closes what it has kept open for them.
+        What follows without any event, as time passes: the agent waits no longer for copies that were lost with a
+        broker or node, and closes what it has kept open for them.
         """
         agent = world.agent
         for number in list(agent.moves._arrived):
             move = agent.moves.moving[number]
-            are_lost = move.is_joined and move.home_from == world.plan.lost
-            if are_lost or world.brokers[move.home_to].is_dead:
+            if move.is_joined and (move.home_from == world.plan.lost or world.brokers[move.home_from].is_dead):
                 agent.moves._forget_arrived(number)
         agent.homes.leave_unused()
         self._check_rest(world)
