@@ -27,6 +27,7 @@ log_type unsubscribe
 log_type notice
 log_type error
 log_type warning
+max_inflight_messages 1000
 max_queued_messages 100000
 max_packet_size 16777216
 set_tcp_nodelay true
