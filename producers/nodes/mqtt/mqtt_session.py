@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict, cast
@@ -24,6 +24,7 @@ import structlog
 from regraft.infra.process.handle_each import is_logged
 from regraft.producers.nodes.mqtt.mqtt_connection import MqttConnection, ReceivedPacket
 from regraft.producers.nodes.mqtt.mqtt_packets import PACKET_BYTES_MAX, Oversized, Unreadable
+from regraft.producers.nodes.mqtt.topic_trials import TopicTrials
 
 log = structlog.get_logger(__name__)
 
@@ -38,45 +39,6 @@ FAILED = 0x80  # Reason codes from here on are failures.
 DUP_FLAG = 0x08  # In the first byte of a message: it was sent before.
 AWAY, SLOW, TOO_LARGE, REFUSED = "broker_away", "broker_slow", "payload_too_large", "broker_refused"
 UNREADABLE = "message_unreadable"
-TOPICS_TRIED_MAX = 10_000
-PAUSE_S, AGAIN_S = 1.0, 60.0  # Between two trials, on average; between two of one topic.
-SAVED_MAX = 5  # Trials that follow each other at once after a pause.
-
-
-class TopicTrials:
-    """Which topics the broker lets the node publish, although nothing answers a message of QoS 0.
-
-    About one in a second is tried, and only while no other waits for an answer, because brokers may deliver QoS 0
-    messages before earlier ones of QoS 1; to a refused topic all are, so that each of them is counted. Times are those
-    of a clock that never goes back.
-    """
-
-    def __init__(self) -> None:
-        self._tried_s: OrderedDict[str, float] = OrderedDict()  # When a topic was last tried, the latest last.
-        self._refused: OrderedDict[str, None] = OrderedDict()
-        self._next_s = 0.0  # When a trial is due if none are saved.
-
-    def is_due(self, topic: str, now_s: float, *, is_waiting: bool) -> bool:
-        """Return True if a message of QoS 0 is to be sent at QoS 1; ``is_waiting``: others wait for an answer."""
-        if topic in self._refused:
-            return True
-        if is_waiting or now_s < self._next_s or now_s - self._tried_s.get(topic, -AGAIN_S) < AGAIN_S:
-            return False
-        self._next_s = max(self._next_s, now_s - SAVED_MAX * PAUSE_S) + PAUSE_S
-        self._tried_s[topic] = now_s
-        self._tried_s.move_to_end(topic)
-        if len(self._tried_s) > TOPICS_TRIED_MAX:
-            self._tried_s.popitem(last=False)
-        return True
-
-    def note(self, topic: str, *, is_refused: bool) -> None:
-        """Note the broker's answer."""
-        if not is_refused:
-            self._refused.pop(topic, None)
-            return
-        self._refused[topic] = None
-        if len(self._refused) > TOPICS_TRIED_MAX:
-            self._refused.popitem(last=False)
 
 
 def all_of() -> mqtt5.TopicFilter:

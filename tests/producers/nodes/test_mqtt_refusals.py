@@ -10,7 +10,7 @@ import pytest
 
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt.mqtt_session import AGAIN_S, PAUSE_S, TopicTrials
+from regraft.producers.nodes.mqtt.topic_trials import AGAIN_S, PAUSE_S, TopicTrials
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
 from tests.wait_until import PATIENCE_S

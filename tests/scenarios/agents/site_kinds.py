@@ -20,6 +20,7 @@ from regraft.producers.agents.nats_upstream import Upstream as NatsUpstream
 from regraft.producers.nodes.mqtt import mosquitto_reports, mqtt_connector, mqtt_session, watch_echoes
 from regraft.producers.nodes.mqtt.mqtt_connection import MqttConnection
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
+from regraft.producers.nodes.mqtt.topic_trials import TopicTrials
 from regraft.producers.nodes.nats import local_streams, nats_connector, nats_leaf
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.producers.nodes.nats.nats_leaf import Leaf
@@ -138,7 +139,7 @@ class MqttKind:
         # A connector that does not open ends its process; here it waits.
         (mqtt_connector, "CONNECT_S_MAX", NEVER_S), (mqtt_connector, "LOG_S_MAX", NEVER_S),
         # A trial, which is of QoS 1, is overtaken by others of QoS 0 where a client takes no more of QoS 1.
-        (mqtt_session.TopicTrials, "is_due", lambda *_given, **_more: False),
+        (TopicTrials, "is_due", lambda *_given, **_more: False),
     )  # fmt: skip
 
     def server(self, name: str, wires: Wires) -> Any:
