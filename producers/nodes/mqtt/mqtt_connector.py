@@ -270,7 +270,7 @@ class MqttConnector(PlainConnector):
 
     def _send(self, qos: int, message: LocalMessage) -> None:
         """Publish what the node itself has to say; at QoS 1 it overtakes nothing."""
-        self._session.publish(topic_of(message.subject), message.payload, qos, PublishFields())
+        self._session.publish(topic_of(message.subject), message.payload, qos, PublishFields(), is_own=True)
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message of a durable session: now, or if the broker is away, once it is sent again."""

@@ -30,6 +30,11 @@ log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_S = 15  # A node that is busy for this long would lose QoS 0 messages.
 WAITING_MAX = 20_000  # Messages waiting for a slow broker; further ones are dropped.
+OWN_WAITING_MAX = (
+    30_000  # With the node's own notes, which are dropped later: clients would lose more than one message.
+)
+BEHIND = 1_000  # Messages that wait because the broker takes fewer at once; said once for each connection.
+TAKES_FEW = "let it take 1000 messages of QoS 1 at a time (Mosquitto: max_inflight_messages), or moves of clients fail"
 WAITING_BYTES_MAX = 64 << 20
 WRITE_BYTES_MAX = 256 << 10  # Handed to the socket at once.
 EVERYTHING = "#"
@@ -111,7 +116,7 @@ class MqttSession:
         self._under_way: set[int] = set()  # Those written to this connection, or the last one.
         self._waiting_bytes = self._last_id = 0
         self._answers: list[bytes] = []
-        self._is_flush_due = False
+        self._is_flush_due = self._is_behind = False
         self._limits = mqtt5.ConnAckPacket()
         self._trials = TopicTrials()
         self._tried: dict[int, str] = {}  # Packet IDs of messages whose answers these wait for.
@@ -184,6 +189,7 @@ class MqttSession:
     def _begin(self, connection: MqttConnection, answer: mqtt5.ConnAckPacket) -> None:
         """Continue over a new connection: unacknowledged messages go first."""
         self._connection, self._limits, self._is_first = connection, answer, False
+        self._is_behind = False
         connection.keep_alive(min(answer.server_keep_alive or KEEP_ALIVE_S, KEEP_ALIVE_S))
         for packet_id, data in list(self._kept.items()):
             if len(data) > (answer.max_packet_size or PACKET_BYTES_MAX):
@@ -280,15 +286,17 @@ class MqttSession:
 
     # --- sent --------------------------------------------------------------------------------------------------------
 
-    def publish(self, topic: str, payload: bytes, qos: int, fields: PublishFields) -> bool:
+    def publish(self, topic: str, payload: bytes, qos: int, fields: PublishFields, *, is_own: bool = False) -> bool:
         """Queue a message; return False if the broker is away or slow, or the message is too large for it.
+
+        One that ``is_own`` is a note of the node itself.
 
         Raises ValueError if MQTT cannot express the message.
         """
         if self._connection is None:
             self.counts[AWAY] += 1
             return False
-        if len(self._queue) + len(self._under_way) >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+        if not self._has_room(is_own=is_own):
             self.counts[SLOW] += 1
             return False
         if not self._limits.retain_available:
@@ -312,6 +320,17 @@ class MqttSession:
         self._waiting_bytes += len(data)
         self._flush_soon()
         return True
+
+    def _has_room(self, *, is_own: bool) -> bool:
+        """Return True if one more message may wait; report if many do because the broker takes few at once."""
+        receive_max = self._limits.receive_max
+        if len(self._queue) >= BEHIND > receive_max and not self._is_behind:
+            self._is_behind = True
+            log.warning("broker_takes_few", client=self._login.client_id, receive_max=receive_max, way_out=TAKES_FEW)
+        count = len(self._queue) + len(self._under_way)
+        if is_own:
+            return count < OWN_WAITING_MAX
+        return count < WAITING_MAX and self._waiting_bytes < WAITING_BYTES_MAX
 
     def acknowledge(self, packet_id: int) -> None:
         """Acknowledge a message that the broker has sent over this connection."""

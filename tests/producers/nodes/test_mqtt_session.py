@@ -12,6 +12,7 @@ import mqtt5
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.mqtt import mqtt_session
@@ -303,6 +304,43 @@ def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not site.session.publish("t", b"", 0, {})
 
     run(steps, mqtt5.ConnAckPacket(receive_max=1))
+
+
+def test_notes_of_the_node_have_room_beyond_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a slow broker keeps no note from its agents, or a client would lose what it is handed over."""
+    monkeypatch.setattr(mqtt_session, "WAITING_MAX", 3)
+    monkeypatch.setattr(mqtt_session, "OWN_WAITING_MAX", 5)
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.connect()
+        site.publish(1, b"1", b"2", b"3")
+        assert not site.session.publish("t", b"4", 1, {})
+        assert site.session.publish("t", b"note", 1, {}, is_own=True)
+        assert site.session.publish("t", b"note", 1, {}, is_own=True)
+        assert not site.session.publish("t", b"note", 1, {}, is_own=True)
+        assert site.session.counts == {"broker_slow": 2}
+        while len(broker.messages) < 5:
+            await broker.has(*(each.payload for each in broker.messages))
+            broker.acknowledge(*(each.packet_id or 0 for each in broker.messages))
+            await asyncio.sleep(0.001)
+        await broker.has(b"1", b"2", b"3", b"note", b"note")
+
+    run(steps, mqtt5.ConnAckPacket(receive_max=1))
+
+
+def test_a_broker_that_takes_few_messages_at_once_is_reported() -> None:
+    """Once for each connection, with what to set: plans that move clients wait behind what waits for it."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.connect()
+        site.publish(1, *[b"x"] * (2 * mqtt_session.BEHIND))
+
+    for receive_max in (20, mqtt_session.BEHIND):
+        with capture_logs() as logged:
+            run(steps, mqtt5.ConnAckPacket(receive_max=receive_max))
+        reported = [each for each in logged if each["event"] == "broker_takes_few"]
+        assert [each["receive_max"] for each in reported] == ([20] if receive_max == 20 else [])
+        assert all("max_inflight_messages" in each["way_out"] for each in reported)
 
 
 def test_the_end_of_a_session_is_announced() -> None:
