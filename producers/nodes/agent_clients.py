@@ -36,6 +36,11 @@ READY_S_MAX = 8.0  # Within a plan's limit, so that it is aborted with a reason.
 SAY_AGAIN_S = 10.0  # Until the plan is over, agents learn this often that copies may still come.
 REST_S = 600.0  # For this long, a client that could not be moved holds up no other plan.
 NOWHERE: tuple[str, tuple[str, ...]] = ("", ())
+CANNOT = "the agent of {name} cannot take it to its next home: see the agent's log"
+LATE = (
+    "the agent of {name} has not had it ready at {home_to} within {seconds:g} s: the agent is gone or may not read "
+    "what nodes write to it, or the broker or node of its old or next home is behind (broker_takes_few, broker_slow)"
+)
 STAYING_MAX = 10_000  # Clients that stay; of further ones plans may try to move some.
 
 
@@ -73,14 +78,14 @@ class AgentClients:
     """``on_home`` is called with a subscription, and its filter, that has this broker as its home from now on;
     the filter is None if it has ended before.
 
-    ``on_refused`` is called with one that its agent cannot bring to where the plan under way wants it, and
+    ``on_refused`` is called with why an agent does not bring one to where the plan under way wants it, and
     ``on_publishes`` with a client here that should be known as a publisher.
     """
 
     def __init__(
         self, broker: str, ask: Callable[[ReadyRequest], None], on_home: Callable[[str, Filter | None], None]
     ) -> None:
-        self.on_refused: Callable[[str], None] = lambda _name: None
+        self.on_refused: Callable[[str], None] = lambda _reason: None
         self.on_publishes: Callable[[str], None] = lambda _client: None
         self._broker, self._ask, self._on_home = broker, ask, on_home
         self._line: NoteLine | None = None
@@ -253,7 +258,7 @@ class AgentClients:
         if beside is None or client_of(name) != client or note.epoch != beside.epoch or name not in self._moving:
             return
         if note.kind is NoteKind.REFUSED and beside.is_going:
-            self._refuse(name)
+            self._refuse(name, CANNOT.format(name=name))
         elif note.kind is NoteKind.READY and not beside.is_counted:
             beside.is_counted = True
             if beside.is_going:
@@ -276,8 +281,8 @@ class AgentClients:
             self._near[client] = near
             self._register_again(client)
 
-    def _refuse(self, name: str) -> None:
-        self.on_refused(name)
+    def _refuse(self, name: str, reason: str) -> None:
+        self.on_refused(reason)
         self._stay(client_of(name), _Stay(time.monotonic() + REST_S, StayReason.REFUSED))
 
     def _stay(self, client: str, stay: _Stay) -> None:
@@ -312,7 +317,7 @@ class AgentClients:
             self._register_again(client)
         for name, beside in list(self._moving.items()):
             if beside.is_going and not beside.is_counted and now_s - beside.since_s > READY_S_MAX:
-                self._refuse(name)
+                self._refuse(name, LATE.format(name=name, home_to=beside.home_to, seconds=READY_S_MAX))
 
     def note_published(self, notification: CarriedNotification) -> None:
         """Count what is published here, as long as it is of the old epoch."""

@@ -297,10 +297,10 @@ class BrokerNode:
             )
         )  # fmt: skip
 
-    def _refuse_move(self, name: str) -> None:
-        """Refuse the plan that is being prepared, here or elsewhere: an agent cannot take a subscription along."""
+    def _refuse_move(self, reason: str) -> None:
+        """Refuse the plan that is being prepared, here or elsewhere: an agent does not take a subscription along."""
         if self._prepared is not None and self.core.phase in (BrokerPhase.PREPARING, BrokerPhase.PREPARED):
-            self._refuse(self._prepared, f"the agent of {name} cannot take it to its next home: see the agent's log")
+            self._refuse(self._prepared, reason)
 
     def _sync_overlay(self) -> None:
         """Update links and clients after a possible change of the overlay."""

@@ -190,6 +190,20 @@ def test_notes_about_others_change_nothing() -> None:
     assert not node.refused
 
 
+def test_a_plan_whose_agent_is_late_is_refused_with_what_was_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent's log holds nothing about that: it may wait behind what a broker or a node has not handed over."""
+    node = Node()
+    node.clients.begin(NAME, "group", FILTER)
+    node.clients.take_effect(SubscriberMoves(NAME, "b03", 1))
+    node.clients.note_time()
+    assert not node.refused
+    monkeypatch.setattr(agent_clients, "READY_S_MAX", -1.0)
+    node.clients.note_time()
+    (reason,) = node.refused
+    assert all(each in reason for each in (NAME, "ready at b03", "broker_takes_few"))
+    assert "log" not in reason
+
+
 def test_a_client_that_stays_is_forgotten_once_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that only restarts stays; what nobody here has sent is not remembered at all."""
     node = leaving()
@@ -219,7 +233,7 @@ def test_a_client_is_registered_with_why_it_stays() -> None:
         assert node.clients.reason_to_stay(OTHER) is expected
         assert len(node.homes) == 2 * registrations
     assert node.clients.reason_to_stay("b02.1764.s.3") is None
-    node.clients._refuse(NAME)
+    node.clients._refuse(NAME, "")
     assert node.clients.reason_to_stay(NAME) is StayReason.QOS_2
     resting = leaving()
     resting.hear(NoteKind.REFUSED)
@@ -234,7 +248,9 @@ def test_a_refused_client_is_registered_as_one_that_stays_once_its_plan_is_abort
     """If the plan has not heard of the refusal in time, its next home registers the client."""
     node = leaving()
     node.hear(NoteKind.REFUSED)
-    assert node.refused == [NAME]
+    (reason,) = node.refused
+    assert NAME in reason
+    assert "the agent's log" in reason
     assert not node.homes
     node.follow(0 if is_aborted else 1, BrokerPhase.STEADY if is_aborted else BrokerPhase.DRAINING)
     assert node.homes == ([(NAME, FILTER)] if is_aborted else [])

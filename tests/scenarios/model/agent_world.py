@@ -339,7 +339,7 @@ class PlanNode:
         if self.phase is BrokerPhase.PREPARING:
             self._set_prepared()
 
-    def _refuse(self, name: str) -> None:
+    def _refuse(self, _reason: str) -> None:
         if self.phase in (BrokerPhase.PREPARING, BrokerPhase.PREPARED):
             self._world.plan.refuse()
 
