@@ -20,7 +20,7 @@ SIZE_BYTES, SLOW_BYTES_PER_S = 1_000, 20_000.0
 FLOOD = 400  # Messages, which take the slow link 20 s.
 
 
-@pytest.fixture(params=["nats", "mqtt, nats"])
+@pytest.fixture(params=["nats", "mqtt, nats", "amqp, mqtt"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> RealSite:
     return RealSite(request.param, tmp_path, SIX)
 
