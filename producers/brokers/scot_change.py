@@ -95,10 +95,15 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
-        present = self._state.tables[self._state.epoch].configuration
+        assert isinstance(target, ScotConfiguration)
+        older = self._state.tables[self._state.epoch]
+        present, keeps = older.configuration, self._keeps_interest(command, older, target)
         for move in command.moves:
             if move.home_to not in target.brokers:
                 return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
+            if keeps and move.home_from == self.broker and self._interests.only_subscribes(move.client):
+                why = "the plan changes no slot and no link, so that all subscriptions stay"
+                return f"subscriber {move.client} cannot move to {move.home_to}: {why}"
             both = {move.home_from, move.home_to}
             if not (both <= set(target.brokers) or both <= set(present.brokers) or move.home_from != self.broker):
                 return f"{move.client} cannot move to {move.home_to}: no overlay contains both this and {self.broker}"

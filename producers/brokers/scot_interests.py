@@ -72,6 +72,10 @@ class ScotInterests:
         live = [tables for tables in self._state.epochs() if tables.epoch >= self._state.epoch]
         return {name: one.connection for tables in live for name, one in tables.hosted.items()}
 
+    def only_subscribes(self, client: str) -> bool:
+        """Return True for a subscription here whose name no publisher here has: clients choose names."""
+        return client in self.locals and client not in self.publishers_here()
+
     # --- local subscriptions -----------------------------------------------------------------------------------------
 
     def subscribe(self, request: SubscribeRequest) -> list[Effect]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.mqtt_client_side import MqttSession
@@ -48,7 +48,7 @@ class MqttSite:
 @asynccontextmanager
 async def mqtt_site(
     directory: Path,
-    configuration: TreeConfiguration,
+    configuration: OverlayConfiguration,
     delays_s: dict[str, float] | None = None,
     more: dict[str, str] | None = None,
 ) -> AsyncIterator[MqttSite]:

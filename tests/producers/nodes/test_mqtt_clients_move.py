@@ -86,7 +86,7 @@ class Traffic:
 
     async def publish_all(self, others: dict[str, MqttClient], qos: int) -> None:
         while not self.stop.is_set():
-            for broker in BROKERS:
+            for broker in self.site.servers:
                 self.publish(broker, self.clients[broker], qos)
                 self.clients[broker].paho.publish(f"same/{broker}", b"ok", qos)
             for name, client in others.items():
@@ -94,7 +94,7 @@ class Traffic:
             await asyncio.sleep(0.005)
 
     def owed(self, *others: str) -> dict[tuple[str, str], range]:
-        receivers = (*BROKERS, *others)
+        receivers = (*self.site.servers, *others)
         return {(name, each): range(count) for name, count in self.numbers.items() for each in receivers}
 
 
