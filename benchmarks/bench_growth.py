@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from regraft.api.kinds import kind_of
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
 from regraft.producers.emulator.place_overlay import place_overlay
@@ -69,6 +70,7 @@ def run_size(brokers: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
     inventory = place_overlay(brokers, DEGREE_MAX, random.Random(SEED), PROCESSING_MS)
     given = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False)
     workload = WorkloadSettings(notifications_per_s=rate_per_s)
+    kind_of(inventory, given).prepare()
     loop = VirtualLoop(inventory, workload, given, VirtualSettings(seed=SEED, start_ms=1_700_000_000_000.0))
     loop.run_for(WARM_UP_MS)
     gc.collect()

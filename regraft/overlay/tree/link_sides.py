@@ -37,7 +37,7 @@ class RootedTree:
     @classmethod
     def of_peers(cls, peers: Sequence[Iterable[int]]) -> RootedTree:
         """Root a tree at its first broker; ``peers`` are the neighbours of each broker, in the order of siblings."""
-        parents = np.zeros(len(peers), dtype=np.intp)
+        parents = [0] * len(peers)
         ranks: list[list[int]] = []
         levels: list[list[int]] = []
         here = [0]
@@ -45,17 +45,21 @@ class RootedTree:
             following: list[int] = []
             for parent in here:
                 above = parents[parent] if parent else -1
-                for rank, child in enumerate(peer for peer in peers[parent] if peer != above):
+                rank = 0
+                for child in peers[parent]:
+                    if child == above:
+                        continue
                     parents[child] = parent
                     following.append(child)
                     if rank == len(ranks):
                         ranks.append([])
                     ranks[rank].append(child)
+                    rank += 1
             if following:
                 levels.append(following)
             here = following
         by_level, by_rank = (tuple(np.array(group, dtype=np.intp) for group in groups) for groups in (levels, ranks))
-        return cls(parents, by_level, by_rank)
+        return cls(np.array(parents, dtype=np.intp), by_level, by_rank)
 
     def path_to_root(self, broker: int) -> list[int]:
         """Return the brokers from ``broker`` to the root, both included."""

@@ -12,6 +12,7 @@ beta are wanted in A only behind it, and no longer need to cross it. Nothing els
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -275,11 +276,11 @@ class TreeCosts:
 
     def rooted_after(self, swap: LinkSwap) -> RootedTree:
         """Return the tree after a swap that leaves one, rooted at its first broker. O(brokers)."""
-        peers = [set(each) for each in self._peers]
-        for (a, b), changed in ((swap.removed, set.remove), (swap.added, set.add)):
+        peers = [sorted(each) for each in self._peers]
+        for (a, b), changed in ((swap.removed, list[int].remove), (swap.added, insort)):
             changed(peers[self._row[a]], self._row[b])
             changed(peers[self._row[b]], self._row[a])
-        return RootedTree.of_peers([sorted(each) for each in peers])
+        return RootedTree.of_peers(peers)
 
     def set_wanted(self, columns: Places, words: Words) -> None:
         """Replace what brokers want: ``words`` (brokers, columns) take the place of these columns of the sets.
