@@ -1,14 +1,12 @@
 """Threshold accepting over the links of a tree, compiled by numba: random swaps, worse ones too while it is hot.
 
 In: a tree as arrays of :mod:`overlay.tree.tree_costs`, limits, a budget. Out: the links of the cheapest tree it passed.
-The arrays are those of :mod:`overlay.tree.compiled_kernels`, with all spans as one: ``weights`` (words, 1),
-``crossings`` (links, 1), ``loads`` (brokers, 1). Source: Dueck and Scheuer, Threshold accepting, J. Comput. Phys. 90
-(1990); the price of a swap is that of :mod:`overlay.tree.tree_costs`. Choosing budget and limits does not belong here.
+The arrays are those of :mod:`overlay.tree.compiled_tree`. Source: Dueck and Scheuer, Threshold accepting, J. Comput.
+Phys. 90 (1990); the price of a swap is that of :mod:`overlay.tree.tree_costs`. Choosing budget and limits does not
+belong here.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -22,138 +20,28 @@ from regraft.overlay.tree.compiled_kernels import (
     Weights,
     _bits,
     _compiled,
-    _grouped,
     _read,
     update_line,
 )
+from regraft.overlay.tree.compiled_tree import (
+    MAKE_WORDS,
+    TRY_WORDS,
+    Cycle,
+    Limits,
+    Prices,
+    Tree,
+    _drawn,
+    _follow,
+    _link_from,
+    _root,
+)
 from regraft.schemas.arrays import Flags, Floats, Places, Words
 
-TRY_WORDS = 100  # Words that a try costs as much as before anything is counted.
-MAKE_WORDS = 4  # Words that a word of a swap that is made costs as much as.
 TRIES_AT_ONCE = 64  # Tries between two looks at the budget.
 ANY_OF_1000 = 200  # Tries, of 1,000, that join any two brokers instead of one and one of those nearest to it.
 COOLING = 3  # Power of the budget's share left by which the threshold falls: few hot tries, many cold ones.
 
 NO_PLACES, _, NO_COUNTS = NO_ENTRIES  # The annealed sets are of one span: words have weights.
-
-
-class Tree(NamedTuple):
-    """A tree, changed in place. ``above`` is each broker's parent, -1 at the root, ``upward`` the directed link there.
-
-    ``fresh`` (1,) counts its links that are not present ones.
-    """
-
-    ends: Places
-    side: Words
-    thrice: Words
-    crossings: Floats
-    loads: Floats
-    above: Places
-    upward: Places
-    degrees: Places
-    fresh: Places
-
-
-class Prices(NamedTuple):
-    """Traffic, and what it costs."""
-
-    words: Words
-    weights: Weights
-    link_cost: Floats
-    processing: Floats
-
-
-class Limits(NamedTuple):
-    """What the tree must keep; ``loads_max`` (brokers,) are totals, of which a broker above its own may keep its load.
-
-    ``nearest`` (brokers, few) are the brokers that a try usually joins to each one.
-    """
-
-    nearest: Places
-    is_present: Flags
-    degree_max: int
-    links_max: int
-    loads_max: Floats
-
-
-class Cycle(NamedTuple):
-    """The cycle of a try, and room for what is counted along it.
-
-    ``brokers`` are those on it from one end of the new link to the other; ``alpha`` and ``beta`` are by their place.
-    ``marks`` (brokers,) says in which try a broker was last seen.
-    """
-
-    brokers: Places
-    marks: Places
-    alpha: Floats
-    beta: Floats
-    crossing: Words
-    alone: Words
-
-
-@_compiled()
-def _drawn(state: Words, below: int) -> int:
-    """Return a number from 0 to below ``below`` (splitmix64); ``state`` (1,) is advanced."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    mixed = state[0]
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed = (mixed ^ (mixed >> np.uint64(31))) >> np.uint64(32)
-    return int(np.intp((mixed * np.uint64(below)) >> np.uint64(32)))
-
-
-@_compiled()
-def _root(tree: Tree, is_present: Flags) -> None:
-    """Fill in what the tree keeps for each broker, rooted at the first one."""
-    brokers = len(tree.above)
-    starts, links_of = _grouped(tree.ends, brokers)
-    order = np.zeros(brokers, dtype=np.intp)
-    for broker in range(brokers):
-        tree.above[broker] = -2  # Not reached yet.
-        tree.degrees[broker] = starts[broker + 1] - starts[broker]
-    tree.above[0], width = -1, 1
-    for place in range(brokers):
-        broker = order[place]
-        for at in range(starts[broker], starts[broker + 1]):
-            number = links_of[at]
-            other = tree.ends[number >> 1, 1 - (number & 1)]
-            if tree.above[other] == -2:
-                tree.above[other], tree.upward[other] = broker, number ^ 1
-                order[width] = other
-                width += 1
-    tree.fresh[0] = 0
-    for number in range(len(tree.ends)):
-        if not is_present[tree.ends[number, 0], tree.ends[number, 1]]:
-            tree.fresh[0] += 1
-
-
-@_compiled()
-def _follow(tree: Tree, cycle: Cycle, source: int, target: int, stamp: int) -> int:
-    """Set the brokers from source to target, and return how many they are."""
-    broker = source
-    while broker >= 0:
-        cycle.marks[broker] = stamp
-        broker = tree.above[broker]
-    top, behind = target, 0
-    while cycle.marks[top] != stamp:
-        top, behind = tree.above[top], behind + 1
-    broker, count = source, 0
-    while broker != top:
-        cycle.brokers[count] = broker
-        broker, count = tree.above[broker], count + 1
-    cycle.brokers[count] = top
-    count += 1 + behind
-    broker = target
-    for place in range(behind):
-        cycle.brokers[count - 1 - place] = broker
-        broker = tree.above[broker]
-    return count
-
-
-@_compiled()
-def _link_from(tree: Tree, tail: int, head: int) -> int:
-    """Return the directed link between two neighbours."""
-    return int(tree.upward[tail] if tree.above[tail] == head else tree.upward[head] ^ 1)
 
 
 @_compiled()
