@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from regraft.infra.process.find_extras import missing_extras
 from regraft.overlay.tree.compiled_costs import find_compiled, prepare_compiled
 
-BEGIN = "Compiling the search over links so that the first controller decides sooner; this takes some 12 s, once."
+BEGIN = "Compiling the search over links so that the first controller decides sooner; this takes some 19 s, once."
 COMMAND = (sys.executable, "-P", "-m", "regraft.infra.local.compile_search")
 COMPILING_S_MAX = 600.0
 

@@ -203,7 +203,7 @@ def _search() -> Finding:
     if missing := missing_extras(["compiled"]):
         return Finding(name, FindingStatus.WARN, "none", describe_missing("A fast search over a tree's links", missing))
     if (directory := find_compiled()) is None:
-        to_do = "Run `python -m regraft.infra.local.compile_search`, or let the first controller compile, some 12 s."
+        to_do = "Run `python -m regraft.infra.local.compile_search`, or let the first controller compile, some 19 s."
         return Finding(name, FindingStatus.WARN, "not compiled for this machine yet", to_do)
     return Finding(name, FindingStatus.OK, f"in {directory}")
 

@@ -20,9 +20,9 @@ UNLISTED = 54_321
 COMPILE = ("-P", "-m", "regraft.infra.local.compile_search")
 FIND = "from regraft.overlay.tree.compiled_costs import find_compiled; print(find_compiled())"
 LOADED = """
-from regraft.overlay.tree import compiled_annealing, compiled_costs, compiled_kernels, compiled_tree
+from regraft.overlay.tree import compiled_annealing, compiled_costs, compiled_kernels, compiled_exchanges, compiled_tree
 assert compiled_costs.prepare_compiled() == ""
-modules = (compiled_annealing, compiled_kernels, compiled_tree)
+modules = (compiled_annealing, compiled_kernels, compiled_exchanges, compiled_tree)
 stats = [each.stats for module in modules for each in vars(module).values() if hasattr(each, "stats")]
 print(sum(sum(each.cache_hits.values()) for each in stats), sum(sum(each.cache_misses.values()) for each in stats))
 """

@@ -1,9 +1,9 @@
-"""Threshold accepting over the links of a tree, compiled by numba: random swaps, worse ones too while it is hot.
+"""Threshold accepting over a tree, compiled by numba: random swaps and exchanges, worse ones too while it is hot.
 
 In: a tree as arrays of :mod:`overlay.tree.tree_costs`, limits, a budget. Out: the links of the cheapest tree it passed.
 The arrays are those of :mod:`overlay.tree.compiled_tree`. Source: Dueck and Scheuer, Threshold accepting, J. Comput.
-Phys. 90 (1990); the price of a swap is that of :mod:`overlay.tree.tree_costs`. Choosing budget and limits does not
-belong here.
+Phys. 90 (1990); the price of a swap is that of :mod:`overlay.tree.tree_costs`, exchanges of brokers are in
+:mod:`overlay.tree.compiled_exchanges`. Choosing budget and limits does not belong here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 
 from regraft.overlay.sets.weighted_sets import NO_ENTRIES
+from regraft.overlay.tree.compiled_exchanges import Room, try_exchange
 from regraft.overlay.tree.compiled_kernels import (
     BITS,
     COSTS,
@@ -39,6 +40,7 @@ from regraft.schemas.arrays import Flags, Floats, Places, Words
 
 TRIES_AT_ONCE = 64  # Tries between two looks at the budget.
 ANY_OF_1000 = 200  # Tries, of 1,000, that join any two brokers instead of one and one of those nearest to it.
+EXCHANGES_OF_1000 = 200  # Tries, of 1,000, that exchange two brokers near to each other.
 COOLING = 3  # Power of the budget's share left by which the threshold falls: few hot tries, many cold ones.
 
 NO_PLACES, _, NO_COUNTS = NO_ENTRIES  # The annealed sets are of one span: words have weights.
@@ -184,7 +186,7 @@ def anneal_links(
 ) -> tuple[Places, float, int]:  # fmt: skip
     """Return the links of the cheapest tree passed, shape (links, 2), what it saves in total, and the words taken.
 
-    A swap is made unless it raises the cost by more than a limit, which falls from ``threshold`` to 0 with the budget.
+    A try is made unless it raises the cost by more than a limit, which falls from ``threshold`` to 0 with the budget.
     The first five arrays are changed in place. Cost O(path * words) for a try, and O(brokers) more for a swap made.
     """
     brokers = len(processing)
@@ -195,6 +197,8 @@ def anneal_links(
     counts, bits = np.empty((2, brokers)), np.empty((2, words.shape[1]), dtype=np.uint64)
     marks = np.full(brokers, -1, dtype=np.intp)
     cycle = Cycle(np.empty(brokers, dtype=np.intp), marks, counts[0], counts[1], bits[0], bits[1])
+    rows = np.empty((brokers + 4, words.shape[1]), dtype=np.uint64)
+    room = Room(rows[4:], rows[0], rows[1], rows[2], rows[3])
     _root(tree, is_present)
     best, saved, cost, taken, state = ends.copy(), 0.0, 0.0, 0, np.array([seed], dtype=np.uint64)
     limit = threshold
@@ -204,7 +208,10 @@ def anneal_links(
             if done >= 1.0:
                 break
             limit = threshold * (1.0 - done) ** COOLING
-        change, spent = _try(tree, prices, limits, cycle, state, number, limit)
+        if _drawn(state, 1000) < EXCHANGES_OF_1000:
+            change, spent = try_exchange(tree, prices, limits, cycle, room, state, number, limit)
+        else:
+            change, spent = _try(tree, prices, limits, cycle, state, number, limit)
         cost, taken = cost + change, taken + spent
         if cost < -saved:
             saved = -cost

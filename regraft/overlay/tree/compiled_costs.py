@@ -47,7 +47,7 @@ class _Prepared:
 def prepare_compiled() -> str:
     """Compile the kernels, or load what was compiled before; return why they are not available, empty if they are.
 
-    Costs some 12 s of processor time and 230 MB the first time on a machine, 0.7 s and 130 MB later. It may run in a
+    Costs some 19 s of processor time and 280 MB the first time on a machine, 0.7 s and 130 MB later. It may run in a
     thread: until it is done, new tree costs use numpy.
     """
     if _Prepared.kernels is not None:
