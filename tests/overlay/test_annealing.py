@@ -126,6 +126,20 @@ def test_an_annealing_leaves_local_optima_that_kicks_stay_in() -> None:
     assert saved[anneal] > saved[kicked]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_broker_takes_over_more_links_than_the_cap_allows(seed: int) -> None:
+    """A broker above the cap may keep its links, but although others are nearer to all, none gets them."""
+    drawn, sets = large_overlay(seed, 20, 1)
+    hub, *rest = drawn.brokers
+    star = TreeConfiguration.of(0, drawn.brokers, [link(hub, broker) for broker in rest])
+    distance = np.array([5.0, *np.linspace(1, 2, 4), *[10.0] * 15])
+    delays = np.where(np.eye(20), 0.0, distance[:, None] + distance)
+    inventory = replace(drawn, link_cost=delays, processing_cost=np.zeros(20), bootstrap=star)
+    better = anneal(costs_of(inventory, sets), Search(BUDGET, 3, None), random.Random(seed))
+    assert better is not None
+    assert (better.degrees[1:] <= 3).all()
+
+
 def test_any_broker_of_a_region_may_come_to_relay_for_it() -> None:
     """Where delays add up along a hierarchy, and relays are at their caps of links, seeds end within 1%, not 5%."""
     for seed in range(4):
