@@ -15,6 +15,7 @@ AGENT_NAME_LENGTH_MAX = 40
 GROUP_PREFIX = "regraft-agent."
 ORDERS = "_REGRAFT.agent."  # Where agents write notes; nodes of 0.3.0, too.
 PRIVATE = "_REGRAFT.to."  # Where nodes write notes to agents, and hand over messages for one subscription alone.
+FLUSH = "REGRAFT_FLUSH."  # Where agents write behind what a client has published, and read it elsewhere.
 PUBLISHER_HEADER = b"Regraft-Publisher"  # Of messages whose publisher is not the broker.
 PUBLISHER_PREFIX = ".p."  # Behind a node's incarnation, in the name of a publisher that a header names.
 ALL_AGENTS = f"{ORDERS}all"  # Where a node reaches every agent; no client has this name.

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regraft.producers.agents.nats_frames import FrameError, publish_frame
-from regraft.schemas.agent_names import GROUP_PREFIX, ORDERS, PRIVATE, group_for
+from regraft.schemas.agent_names import FLUSH, GROUP_PREFIX, ORDERS, PRIVATE, group_for
 from regraft.schemas.stay_reasons import StayReason
 
 NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID = b"regraft-n", b"regraft-p", b"regraft-f", b"regraft-h"
 OWN_SIDS = frozenset({NOTES_SID, PRIVATE_SID, FLUSH_SID, HOME_SID})
 SUBSCRIPTIONS_MAX = 10_000  # Of one client.
-FLUSH = "REGRAFT_FLUSH."
 NOT_FOR_CLIENTS = b"_REGRAFT."
 NOT_CHOSEN = (NOT_FOR_CLIENTS, GROUP_PREFIX.encode())  # As queue groups, and as subjects of answers.
-FLUSH_LINES = (b"MSG REGRAFT_FLUSH.", b"HMSG REGRAFT_FLUSH.")  # What a client gets that wants everything.
+FLUSH_LINES = (f"MSG {FLUSH}".encode(), f"HMSG {FLUSH}".encode())  # What a client gets that wants everything.
 # In what a server says: the agent passes on messages, not who else there is, and has the only TLS with the server.
 LEFT_OUT = ("connect_urls", "ws_connect_urls", "ldm", "tls_required", "tls_verify", "tls_available")
 

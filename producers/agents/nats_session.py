@@ -18,7 +18,6 @@ from regraft.producers.agents.broker_address import BrokerAddress, UpstreamError
 from regraft.producers.agents.client_moves import Delivered
 from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.agents.nats_client import (
-    FLUSH,
     FLUSH_LINES,
     FLUSH_SID,
     NOT_CHOSEN,
@@ -41,7 +40,7 @@ from regraft.producers.agents.nats_frames import (
 )
 from regraft.producers.agents.nats_upstream import Upstream
 from regraft.producers.nodes.connectors.connector import LocalMessage
-from regraft.schemas.agent_names import ORDERS, PRIVATE, PUBLISHER_HEADER
+from regraft.schemas.agent_names import FLUSH, ORDERS, PRIVATE, PUBLISHER_HEADER
 from regraft.schemas.agent_note import AgentNote, mark_of, note_bytes
 from regraft.schemas.stay_reasons import StayReason
 

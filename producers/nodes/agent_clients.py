@@ -26,7 +26,7 @@ from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Filter, MatchIndex
 from regraft.producers.nodes.connectors.connector import NoteLine
 from regraft.producers.nodes.links.carried_messages import CarriedNotification
-from regraft.schemas.agent_names import client_beside, client_of
+from regraft.schemas.agent_names import FLUSH, client_beside, client_of
 from regraft.schemas.agent_note import MARKS_MAX, AgentNote, NoteKind, mark_of
 from regraft.schemas.command import Command
 from regraft.schemas.stay_reasons import StayReason, reason_of
@@ -211,6 +211,14 @@ class AgentClients:
             return (), False
         arriving = tuple(name for name in subscriptions if name in moving and moving[name].is_coming)
         return arriving, len(arriving) == len(subscriptions) - sum(name in left for name in subscriptions)
+
+    def is_early(self, message: CarriedNotification, core: BrokerProtocol) -> bool:
+        """Return True for what an agent sends behind its client's messages, if a plan may hold these back.
+
+        Any node may hold what is of the plan's epoch; once that is over here, all are drained. Agents try again.
+        """
+        is_active = core.phase in (BrokerPhase.DRAINING, BrokerPhase.DRAINED)
+        return message.subject.startswith(FLUSH) and (is_active or message.epoch > core.epoch)
 
     # --- plans -------------------------------------------------------------------------------------------------------
 

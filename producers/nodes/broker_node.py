@@ -346,6 +346,8 @@ class BrokerNode:
             self.on_detour(notification)
         if notification.home == self.broker:
             return  # The broker has already delivered it to its own clients.
+        if self._agents.is_early(notification, self.core):
+            return
         arriving, is_private = self._agents.arriving_among(subscriptions)
         if is_private and not arriving:
             return  # The clients that a plan has brought for it have left.

@@ -78,6 +78,7 @@ TESTS = {
         "tests/producers/agents/test_moving_on.py",
         "tests/scenarios/model/test_agent_moves.py",
         "tests/scenarios/agents/test_mqtt_agent_faults.py",
+        "tests/scenarios/agents/test_publishers_follow.py",
         "tests/scenarios/agents/test_agents_in_any_order.py",
     ),
     "controller": (

@@ -88,6 +88,21 @@ def test_a_client_is_registered_again_when_where_it_may_go_changes() -> None:
     assert node.clients.near(NAME) == ("", ())
 
 
+def test_what_agents_send_behind_their_clients_messages_waits_for_a_plan_that_holds_these_back() -> None:
+    """Of its epoch, any may be held back anywhere until it is over here, too."""
+
+    def is_early(epoch: int, phase: BrokerPhase, at: int, subject: str = f"REGRAFT_FLUSH.{CLIENT}") -> bool:
+        message, core = SimpleNamespace(subject=subject, epoch=epoch), SimpleNamespace(epoch=at, phase=phase)
+        return Node().clients.is_early(cast(Any, message), cast(Any, core))
+
+    assert not is_early(0, BrokerPhase.PREPARED, 0)
+    assert is_early(1, BrokerPhase.PREPARED, 0)  # Another node has switched.
+    assert is_early(1, BrokerPhase.DRAINING, 1)
+    assert is_early(1, BrokerPhase.DRAINED, 1)
+    assert not is_early(1, BrokerPhase.STEADY, 1)
+    assert not is_early(1, BrokerPhase.DRAINED, 1, "data.b01")
+
+
 def test_what_an_arriving_client_leaves_behind_goes_to_nobody() -> None:
     """What is held back for it would reach others here a second time."""
     node = arriving()
