@@ -65,6 +65,8 @@ class NodeFleet:
         self.between: dict[tuple[str, str], LinkProxy] = {}
         self.listening: dict[str, int] = {}
         self.failures: list[Exception] = []
+        self.may_retire = asyncio.Event()  # While it is cleared, no plan ends.
+        self.may_retire.set()
         self._delays_s = delays_s or {}
         self._plans = 0
         self._settling: asyncio.Task[None] | None = None
@@ -214,6 +216,8 @@ class NodeFleet:
     def _act(self, effects: list[TransitionEffect]) -> None:
         for effect in effects:
             if isinstance(effect, SendCommand) and effect.command.broker in self.nodes:
+                if effect.command.phase is CommandPhase.RETIRE and not self.may_retire.is_set():
+                    continue  # It is repeated.
                 self.guarded(self.nodes[effect.command.broker].obey)(effect.command)
 
     @staticmethod
