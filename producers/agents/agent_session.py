@@ -140,6 +140,11 @@ class Session(Protocol):
         ...
 
     @property
+    def reads_nothing(self) -> bool:
+        """Return True while nothing is read from brokers, since the client takes no more."""
+        ...
+
+    @property
     def homes(self) -> Homes:
         """Its connections to brokers."""
         ...

@@ -361,6 +361,9 @@ class ClientMoves:
         while self.moving:
             await asyncio.sleep(1.0)
             now_s = time.monotonic()
+            if self._session.reads_nothing:  # What nodes have said waits in the connections.
+                self._since_s = dict.fromkeys(self._since_s, now_s)
+                self._arrived = dict.fromkeys(self._arrived, now_s)
             for number in [each for each, at_s in self._arrived.items() if now_s - at_s > self._wait_s_max(each)]:
                 self._session.counts["repeats_missing"] += 1
                 self._forget_arrived(number)

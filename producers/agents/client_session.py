@@ -82,6 +82,11 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
             elif not transport.is_closing():
                 transport.resume_reading()
 
+    @property
+    def reads_nothing(self) -> bool:
+        """Return True while nothing is read from brokers, since the client takes no more."""
+        return bool(self._unread)
+
     def broker_transports(self) -> list[asyncio.Transport]:
         """Return the connections by which messages for the client come."""
         return [each.transport for each in self.homes.upstreams.values() if each.transport is not None]

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from regraft.producers.brokers.broker_reports import BrokerPhase
+from regraft.schemas.agent_names import client_beside
 from tests.scenarios.agents.agents_ledger import ClientLedger
 from tests.scenarios.agents.agents_run import FAULTS, AgentsDriver, AgentsSpec, run_agents, virtual_time
+from tests.scenarios.agents.agents_site import AGENTS
 from tests.scenarios.agents.site_kinds import KINDS, MQTT, NATS
 from tests.scenarios.agents.wires import AnyOrderLoop
 from tests.scenarios.any_order_account import BrokenPromiseError
@@ -73,6 +75,34 @@ def test_a_controller_may_be_away_for_long_in_the_middle_of_a_plan(protocol: str
             while driver.move():
                 pass
             driver.do(("wait", 1_000), *(("tick", name) for name in nodes))
+        driver.finish()
+
+
+@pytest.mark.parametrize("protocol", KINDS)
+def test_a_client_may_read_nothing_for_long_in_the_middle_of_a_plan(protocol: str) -> None:
+    """Its agent, which then reads nothing either, gave up what nodes had said long ago: messages were lost."""
+    loop, kind = AnyOrderLoop(), KINDS[protocol]()
+    with virtual_time(loop, kind):
+        driver = AgentsDriver(AgentsSpec(0, 2, protocol=protocol), loop, kind)
+        site, nodes = driver.site, driver.site.nodes
+        old, new = site.names
+        driver.do(("come", "c0", AGENTS[0], 1), ("come", "c1", old, 1), ("come", "c2", new, 1))
+        driver.rest()
+        driver.serve()
+        driver.do(("plan", (), tuple((name, old, new) for name in site.movable() if client_beside(name))))
+        while not any(node.core.phase is BrokerPhase.DRAINING for node in nodes.values()):
+            if not driver.move():
+                driver.do(("wait", 20), *(("tick", name) for name in nodes))
+        driver.do(("read", "c0", 0))
+        for _ in range(AWAY_S):
+            driver.do(("publish", "c1", 1), ("publish", "c2", 1))
+            while driver.move():
+                pass
+            driver.do(("wait", 1_000), *(("tick", name) for name in nodes))
+        driver.do(("read", "c0", 1))
+        driver.rest()
+        site.ledger.check()
+        assert site.agents[AGENTS[0]].counts["subscriptions_moved"]
         driver.finish()
 
 
