@@ -17,7 +17,7 @@ INSTALL := infra/tools/install_packages.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test test-lab lint mutate demo docs doctor pin-images clean
+.PHONY: help setup dev test test-quick test-real test-lab lint mutate demo docs doctor pin-images clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,13 +55,18 @@ LONGEST := tests/streaming/test_run_job.py tests/regraft/demo/test_demo_stack.py
 	tests/regraft/test_documented_commands.py tests/streaming/test_spark_cluster.py
 WITH_SPARK = $(LONGEST) $$(grep -rlE 'mark\.spark' tests --include='test_*.py' | grep -vxF $(LONGEST:%=-e %))
 
-# Some of these tests wait: with a worker more than there are cores, none of the cores is idle.
-WORKERS = $$($(BIN)/python -c "import os; print((os.cpu_count() or 1) + 1)")
-
+# Half of the time, tests with servers wait, and those with Spark a fifth of it: the quick ones run beside them, at the lowest
+# priority, so that they fill these gaps and delay nobody. What they print comes in one piece, at their end.
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
-	@rm -f $(SKIPS_FILE)
-	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n $(WORKERS) --dist worksteal
+	@mkdir -p out && rm -f $(SKIPS_FILE)
+	$(MAKE) --no-print-directory --jobs 2 test-quick test-real
+
+test-quick: dev
+	nice -n 19 $(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n logical --dist worksteal \
+		> out/quick-tests.txt 2>&1; code=$$?; cat out/quick-tests.txt; exit $$code
+
+test-real: dev
 	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile $(WITH_SERVERS)
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder $(WITH_SPARK)
 
