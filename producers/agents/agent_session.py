@@ -132,7 +132,6 @@ class Session(Protocol):
 
     counts: Counter[str]
     is_over: bool
-    hands_over_to_all: bool  # Nodes cannot choose who of a broker's clients gets a message that they hand over.
 
     @property
     def client(self) -> Client:

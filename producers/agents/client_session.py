@@ -26,7 +26,6 @@ REASON_LENGTH_MAX = 500
 class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
     """One client. ``brokers`` are all that it may be taken to, ``home`` where it begins; it encrypts with ``tls``."""
 
-    hands_over_to_all = False
     is_tls_first = True  # The client encrypts before it says anything.
     refusal = b""  # What a client that is one too many gets.
 

@@ -44,8 +44,6 @@ UNKNOWN_HOME = "?"
 class MqttBrokerSide(ClientSession[MqttUpstream]):
     """The brokers of one client of MQTT."""
 
-    hands_over_to_all = True
-
     def __init__(
         self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
         on_end: Callable[[Any], None], tls: ssl.SSLContext | None = None,

@@ -14,6 +14,7 @@ from regraft.producers.agents.mqtt_frames import MQTT_5, MQTT_311
 from regraft.producers.agents.mqtt_upstream import KEEP_ALIVE_S
 from regraft.producers.nodes.mqtt.mqtt_session import RECEIVE_MAX
 from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
+from regraft.schemas import agent_names
 from regraft.schemas.agent_names import ALL_AGENTS, ORDERS, PRIVATE
 from regraft.schemas.agent_note import NOTE_BYTES_MAX, TEXT_LENGTH_MAX, AgentNote, NoteKind
 from regraft.schemas.stay_reasons import StayReason
@@ -22,7 +23,7 @@ SUBSCRIPTIONS_MAX = 10_000  # Of one client.
 NOTES_ID, PRIVATE_ID, FLUSH_ID, FIRST_ID, LAST_ID = 1, 2, 3, 16, 268_435_455
 TOPICS_KEPT_MAX = 2_000
 PACKET_BYTES_MIN = 4 * NOTE_BYTES_MAX  # A client that accepts less could not have its messages handed over alone.
-FLUSH = "REGRAFT_FLUSH/"
+FLUSH = agent_names.FLUSH.replace(".", "/")
 NOT_FOR_CLIENTS = "_REGRAFT/"
 HOME = "/home"
 # Nodes know each subscription of clients that may move, and of those that stay for these: notes pass their broker.

@@ -73,6 +73,10 @@ class _Client:
     beside: dict[str, str] = field(default_factory=dict)
     left_s: float | None = None
 
+    def is_over(self, now_s: float, session_s: float) -> bool:
+        wait_s = session_s if self.has_session else ANSWER_S_MAX
+        return self.left_s is not None and now_s - self.left_s > wait_s
+
 
 class MqttInterest:
     """All that is wanted at one broker. ``own`` is the node's client ID; an incarnation may append random digits."""
@@ -238,10 +242,7 @@ class MqttInterest:
 
     def expire(self, now_s: float) -> None:
         """Forget clients whose sessions have expired, or whose agents do not answer."""
-        gone = [
-            name for name, one in self._clients.items()
-            if one.left_s is not None and now_s - one.left_s > (self._session_s if one.has_session else ANSWER_S_MAX)
-        ]  # fmt: skip
+        gone = [name for name, client in self._clients.items() if client.is_over(now_s, self._session_s)]
         for name in gone:
             if self._clients[name].asked_for_session:
                 self.counts[GIVEN_UP] += 1

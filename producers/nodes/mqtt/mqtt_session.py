@@ -30,9 +30,7 @@ log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_S = 15  # A node that is busy for this long would lose QoS 0 messages.
 WAITING_MAX = 20_000  # Messages waiting for a slow broker; further ones are dropped.
-OWN_WAITING_MAX = (
-    30_000  # With the node's own notes, which are dropped later: clients would lose more than one message.
-)
+OWN_WAITING_MAX = 30_000  # With the node's notes, dropped last: without one a client loses more than a message.
 BEHIND = 1_000  # Messages that wait because the broker takes fewer at once; said once for each connection.
 TAKES_FEW = "let it take 1000 messages of QoS 1 at a time (Mosquitto: max_inflight_messages), or moves of clients fail"
 WAITING_BYTES_MAX = 64 << 20

@@ -105,7 +105,7 @@ def _keeps_loads(tree: Tree, limits: Limits, cycle: Cycle, count: int, cut: int)
 
 
 @_compiled()
-def _exchange(tree: Tree, prices: Prices, cycle: Cycle, count: int, cut: int) -> None:
+def _make_swap(tree: Tree, prices: Prices, cycle: Cycle, count: int, cut: int) -> None:
     """Make the swap: the link after place ``cut`` becomes that between the cycle's first and last broker."""
     first, last = cycle.brokers[0], cycle.brokers[count - 1]
     a, b = cycle.brokers[cut], cycle.brokers[cut + 1]
@@ -167,7 +167,7 @@ def _try(
     change, words = _change(tree, prices, cycle, count, cut), count * len(cycle.crossing)
     if change > threshold or not _keeps_loads(tree, limits, cycle, count, cut):
         return 0.0, TRY_WORDS + words
-    _exchange(tree, prices, cycle, count, cut)
+    _make_swap(tree, prices, cycle, count, cut)
     tree.fresh[0] += fresh
     return change, TRY_WORDS + (1 + MAKE_WORDS) * words
 
