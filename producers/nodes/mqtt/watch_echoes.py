@@ -18,6 +18,7 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 REPEATS_MAX, SPAN_S = 50, 2.0  # This many equal messages in this time may be one that circulates.
 HOLD_S = 0.5  # It has stopped after half of this, and comes back within half.
 TRIALS, RETURNS_MAX = 3, 3  # How often it must come back, and how many copies at a time.
+LATE_MAX = 20  # Trials that end late are repeated, at most this often: copies of a client may still wait.
 TRUSTED_S, FOUND_S = 60.0, 60.0
 MARKS_MAX = 10_000
 HELD_MAX = 20_000  # More are passed on at once.
@@ -48,7 +49,7 @@ class EchoWatch:
         mark = _mark_of(message)
         count = self._count(mark)
         if self._suspect:
-            self._returns += mark == self._suspect and time.monotonic() > self._heed_s
+            self._returns += mark == self._suspect and time.monotonic() >= self._heed_s
             self._held.append(message)
             if len(self._held) > HELD_MAX:
                 self._end(is_echo=False)
@@ -58,23 +59,28 @@ class EchoWatch:
         elif count > REPEATS_MAX and time.monotonic() - self._trusted.get(mark, -TRUSTED_S) > TRUSTED_S:
             self._suspect, self._held = mark, [message]
             self._heed_s, self._returns = time.monotonic() + HOLD_S / 2, 0
-            asyncio.get_running_loop().call_later(HOLD_S, self._judge, mark, 0)
+            asyncio.get_running_loop().call_later(HOLD_S, self._judge, mark, 0, 0)
         else:
             self._pass_on(message)
 
-    def _judge(self, suspect: int, trials: int) -> None:
-        """Decide after a time without any copy carried on, and after each of some with one."""
+    def _judge(self, suspect: int, trials: int, late: int) -> None:
+        """Decide after a time without any copy carried on, and after each of some with one.
+
+        ``late`` of the trials before ended so late that they are not among ``trials``.
+        """
         if suspect != self._suspect:
             return
-        if not (1 <= self._returns <= RETURNS_MAX if trials else self._returns == 0):
+        is_late = time.monotonic() - self._heed_s > HOLD_S * 3 / 4  # It began half of the time ago.
+        if late > LATE_MAX or not (1 <= self._returns <= RETURNS_MAX if trials else self._returns == 0):
             self._end(is_echo=False)
-        elif trials == TRIALS:
+        elif trials == TRIALS and not is_late:
             self._end(is_echo=True)
         else:
             place = next(place for place, message in enumerate(self._held) if _mark_of(message) == suspect)
             self._heed_s, self._returns = time.monotonic(), 0
             self._pass_on(self._held.pop(place))
-            asyncio.get_running_loop().call_later(HOLD_S / 2, self._judge, suspect, trials + 1)
+            following = (trials, late + 1) if is_late and trials else (trials + 1, late)
+            asyncio.get_running_loop().call_later(HOLD_S / 2, self._judge, suspect, *following)
 
     def _end(self, *, is_echo: bool) -> None:
         """Pass on what was held, without the suspect if that is an echo."""

@@ -14,8 +14,6 @@ from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMe
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch
 from regraft.producers.nodes.connectors.stamps import Stamp, Stamps
-from regraft.producers.nodes.mqtt import watch_echoes
-from regraft.producers.nodes.mqtt.watch_echoes import REPEATS_MAX, EchoWatch
 from regraft.producers.nodes.nats.nats_protocol import with_header
 from regraft.schemas.wire_grammar import block_error
 
@@ -172,53 +170,5 @@ def test_an_old_answer_is_not_a_living_node(monkeypatch: pytest.MonkeyPatch) -> 
             assert search.receive(LocalMessage(subject, payload))
         await looking
         assert search.is_open
-
-    asyncio.run(go())
-
-
-def test_what_circulates_is_stopped_and_what_a_sensor_repeats_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each repeated value of a sensor is passed on, in order; a message that returns whenever it is carried ends."""
-    monkeypatch.setattr(watch_echoes, "HOLD_S", 0.1)
-
-    async def go() -> None:
-        passed: list[LocalMessage] = []
-        refused: list[LocalMessage] = []
-        watch = EchoWatch(passed.append, refused.append)
-        sent = [LocalMessage("a" if number % 3 else "b", b"%d" % (number % 2)) for number in range(10 * REPEATS_MAX)]
-        for message in sent:
-            watch.take(message)
-            await asyncio.sleep(0.002)
-        await asyncio.sleep(0.15)
-        assert (passed, refused) == (sent, [])
-        passed.clear()
-        watch = EchoWatch(passed.append, refused.append)
-        burst = [LocalMessage("e", b"0")] * (3 * REPEATS_MAX)
-        for message in [*burst, OTHER]:  # It ends before anything can be found out.
-            watch.take(message)
-        await asyncio.sleep(0.3)
-        assert (passed.count(burst[0]), passed.count(OTHER), refused) == (len(burst), 1, [])
-        passed.clear()
-        watch = EchoWatch(passed.append, refused.append)
-        for message in burst:
-            watch.take(message)
-        await asyncio.sleep(0.12)  # The next burst comes while one message is on trial.
-        for message in [*burst, OTHER]:
-            watch.take(message)
-        await asyncio.sleep(0.4)
-        assert (passed.count(burst[0]), passed.count(OTHER), refused) == (2 * len(burst), 1, [])
-        circulating = LocalMessage("c", b"x")
-        returned: list[LocalMessage] = []
-        watch = EchoWatch(returned.append, refused.append)
-        watch.take(circulating)
-        watch.take(LocalMessage("d", b"y"))
-        for _ in range(800):
-            if returned:  # It comes back because it was carried on.
-                watch.note_handed_over(returned.pop())
-                watch.take(circulating)
-            await asyncio.sleep(0.001)
-        assert set(returned) <= {LocalMessage("d", b"y")}
-        assert set(refused) == {circulating}
-        watch.take(LocalMessage("d", b"z"))
-        assert returned == [LocalMessage("d", b"z")]
 
     asyncio.run(go())
