@@ -5,7 +5,7 @@ Costs are those of Jaeger07, Eq. 1-2, per second.
 
 from regraft.controller.planners.tree.swap_links_ci import Paths, paths_within
 from regraft.overlay.cut_off import DeliveryPairs
-from regraft.overlay.tree.build_tree import bootstrap_tree, cycle_links, random_tree
+from regraft.overlay.tree.build_tree import bootstrap_tree, cheap_tree, cycle_links, random_tree
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts
@@ -29,6 +29,7 @@ __all__ = [
     "TreeConfiguration",
     "TreeCosts",
     "bootstrap_tree",
+    "cheap_tree",
     "cycle_links",
     "overlay_cost",
     "paths_within",

@@ -20,6 +20,7 @@ from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
+from regraft.overlay.tree.build_tree import cheap_tree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.real_fleet.place_fleet import NODE_MS
 from regraft.schemas.arrays import Floats
@@ -47,35 +48,6 @@ def read_prices(file: Path, currency: str, message_bytes: float) -> Tariff:
 SHOWN_MAX = 3
 PLACEHOLDER = 1.0
 DIGITS = 4  # Of milliseconds.
-
-
-def cheap_tree(costs: NDArray[np.float64], degree_max: int) -> list[tuple[int, int]]:
-    """Return the links of a tree, each the cheapest from the tree so far to the rest (Prim), none above the cap.
-
-    Ties go to the first broker. Cost O(n^2), with caps at most O(n^3). Guarantee: the least sum of costs if no broker
-    reaches the cap, else none. ``degree_max`` is at least 2 for more than two brokers.
-    """
-    count = len(costs)
-    degree = np.zeros(count, dtype=np.int64)
-    inside = np.zeros(count, dtype=bool)
-    inside[0] = True
-    best, via = costs[0].copy(), np.zeros(count, dtype=np.int64)
-    links = []
-    for _ in range(count - 1):
-        broker = int(np.argmin(np.where(inside, np.inf, best)))
-        peer = int(via[broker])
-        links.append((peer, broker))
-        inside[broker] = True
-        degree[[peer, broker]] += 1
-        nearer = costs[broker] < best
-        if degree[broker] < degree_max:
-            best, via = np.where(nearer, costs[broker], best), np.where(nearer, broker, via)
-        late = np.flatnonzero(~inside & (via == peer))
-        if degree[peer] >= degree_max and len(late):  # What would have been linked to it is linked to another.
-            open_ = np.flatnonzero(inside & (degree < degree_max))
-            nearest = open_[np.argmin(costs[np.ix_(late, open_)], axis=1)]
-            best[late], via[late] = costs[late, nearest], nearest
-    return links
 
 
 @dataclass(frozen=True)
@@ -125,8 +97,8 @@ def build_inventory(brokers: FoundBrokers, wishes: Wishes) -> tuple[Inventory, l
         wishes.clients_stay,
         None if wishes.prices is None else _prices(names, brokers, wishes.prices),
     )
-    links = [(names[one], names[other]) for one, other in cheap_tree(first.charged.link_cost, wishes.degree_max)]
-    return replace(first, bootstrap=TreeConfiguration.of(0, names, links)), [*brokers.notes, *notes]
+    tree = cheap_tree(names, first.charged.link_cost, wishes.degree_max)
+    return replace(first, bootstrap=tree), [*brokers.notes, *notes]
 
 
 def _check(names: Sequence[str], brokers: FoundBrokers, wishes: Wishes) -> None:

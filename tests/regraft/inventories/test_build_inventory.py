@@ -1,22 +1,17 @@
 """An inventory of what several sources say: delays, prices, and a tree of cheap links under the cap."""
 
 import random
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.inventories.build_inventory import Tariff, Wishes, build_inventory, cheap_tree, combined
+from regraft.inventories.build_inventory import Tariff, Wishes, build_inventory, combined
 from regraft.inventories.found_brokers import FoundBrokers, both_ways
 from regraft.inventories.measure_sphere import delay_ms_between
 from regraft.inventories.source_error import SourceError
-from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft_lab.yardsticks.yardstick_trees import minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named
 
 STAY = Wishes(8, clients_stay=True)
@@ -126,21 +121,6 @@ def test_uneven_delays_are_averaged_and_noted() -> None:
         "delays differ by direction for 1 pair; the mean is used. The largest difference is between a and b (3 and "
         "5 ms)"
     ]
-
-
-@given(st.integers(2, 14), st.integers(2, 5), st.integers(0, 2**32))
-def test_the_first_overlay_is_a_tree_under_the_cap(count: int, degree_max: int, seed: int) -> None:
-    """Without a cap it is the minimum spanning tree."""
-    costs = np.random.default_rng(seed).random((count, count))
-    costs = costs + costs.T
-    np.fill_diagonal(costs, 0.0)
-    names = brokers_named(count)
-    links = [(names[a], names[b]) for a, b in cheap_tree(costs, degree_max)]
-    assert max(Counter(end for pair in links for end in pair).values()) <= degree_max
-    tree = TreeConfiguration.of(0, names, links)
-    inventory = Inventory(names, np.ones(count), costs, count, tree)
-    free = TreeConfiguration.of(0, names, [(names[a], names[b]) for a, b in cheap_tree(costs, count)])
-    assert free == minimum_spanning_tree(inventory)
 
 
 @given(st.integers(2, 8), st.integers(0, 2**32))
