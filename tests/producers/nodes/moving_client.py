@@ -25,16 +25,16 @@ def build_moving_client(directory: Path) -> Path:
     (directory / "move_nats.go").rename(directory / "moving" / "move_nats.go")
     shutil.copy(Path(__file__).with_suffix(".go"), directory)
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
+    def run(*command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
         # The first build takes half a minute of one processor; tests beside this one need the other.
         env = os.environ | {"GOMAXPROCS": "1", "GOFLAGS": "-buildvcs=false"}
-        return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
 
     try:
-        run(go, "mod", "download").check_returncode()
+        run(go, "mod", "download", timeout_s=60.0).check_returncode()
     except subprocess.SubprocessError as error:
         pytest.skip(f"{WITHOUT}: {error.stderr}")
-    build = run(go, "build", "-o", "moving-client", ".")
+    build = run(go, "build", "-o", "moving-client", ".", timeout_s=400.0)
     assert not build.returncode, build.stderr
     return directory / "moving-client"
 
