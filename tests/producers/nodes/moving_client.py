@@ -28,7 +28,9 @@ def build_moving_client(directory: Path) -> Path:
     def run(*command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
         # The first build takes half a minute of one processor; tests beside this one need the other.
         env = os.environ | {"GOMAXPROCS": "1", "GOFLAGS": "-buildvcs=false"}
-        return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
+        return subprocess.run(
+            command, cwd=directory, env=env, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
 
     try:
         run(go, "mod", "download", timeout_s=60.0).check_returncode()
