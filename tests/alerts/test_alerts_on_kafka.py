@@ -230,7 +230,7 @@ def test_a_message_interrupted_by_a_kill_is_not_sent_again(overlay: Callable[...
     settings ask for it, repeated with the same key.
     """
     with one_server() as server:
-        server.wait_s = 1.5
+        server.may_answer.clear()
         lab = overlay(server.url)
         first = lab.start()
         lab.window(20)
@@ -238,6 +238,7 @@ def test_a_message_interrupted_by_a_kill_is_not_sent_again(overlay: Callable[...
         wait_until(lambda: len(server.received) == 1, PATIENCE_S)
         first.kill()
         first.wait(PATIENCE_S)
+        server.may_answer.set()
         second = lab.start()
         wait_until(lambda: lab.alerts()["congestion/b00"].deliveries[0].state is DeliveryState.UNCERTAIN, PATIENCE_S)
         lab.window(1)

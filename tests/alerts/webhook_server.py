@@ -1,7 +1,6 @@
 """A real HTTP server on the loopback that receives alerts and answers as configured."""
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +19,20 @@ class Received:
 
 @dataclass
 class WebhookServer:
-    """``answers`` are the statuses to give in turn, then 200; ``wait_s`` delays and ``headers`` extend each answer."""
+    """``answers`` are the statuses to give in turn, then 200; ``headers`` extend each.
+
+    None is given while ``may_answer`` is cleared.
+    """
 
     port: int = 0
     received: list[Received] = field(default_factory=list)
     answers: deque[int] = field(default_factory=deque)
     answer_body: bytes = b"{}"
     headers: dict[str, str] = field(default_factory=dict)
-    wait_s: float = 0.0
+    may_answer: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.may_answer.set()
 
     @property
     def url(self) -> str:
@@ -50,7 +55,7 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             configured.received.append(Received(self.path, dict(self.headers.items()), body))
             status = configured.answers.popleft() if configured.answers else 200
-            time.sleep(configured.wait_s)
+            configured.may_answer.wait()
             self.send_response(status)
             for name, value in configured.headers.items():
                 self.send_header(name, value)
@@ -75,6 +80,7 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
     try:
         yield configured
     finally:
+        configured.may_answer.set()
         server.shutdown()
         server.server_close()
         thread.join(10)
