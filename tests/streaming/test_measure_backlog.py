@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.streaming import run_job
@@ -14,7 +13,9 @@ from regraft.streaming.measure_backlog import batch_records_max, records_behind,
 from regraft.streaming.size_job import heap_mb
 from regraft.streaming.source_topics import Offsets
 from regraft.streaming.streaming_settings import StreamingSettings
+from tests.mock_kafka import mock_kafka
 from tests.overlay.small_overlays import inventory_of, line_of
+from tests.wait_until import PATIENCE_S
 
 TOPIC, OTHER = "telemetry", "telemetry.west"
 RECORDS, OTHERS = 30, 7
@@ -22,16 +23,15 @@ FLUSHES_PER_S = 4  # Every broker sends a batch each 250 ms.
 
 
 @pytest.fixture
-def bootstrap() -> Iterator[str]:
+def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Yield the address of a mock cluster whose topics hold ``RECORDS`` and ``OTHERS`` records in partition 0."""
-    owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
-    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
-    for topic, count in ((TOPIC, RECORDS), (OTHER, OTHERS)):
-        for number in range(count):
-            owner.produce(topic, str(number).encode(), partition=0)
-    assert owner.flush(10) == 0
-    yield f"{broker.host}:{broker.port}"
-    owner.flush(1)
+    monkeypatch.setattr("regraft.streaming.measure_backlog.ASK_TIMEOUT_S", PATIENCE_S)
+    with mock_kafka() as (owner, address):
+        for topic, count in ((TOPIC, RECORDS), (OTHER, OTHERS)):
+            for number in range(count):
+                owner.produce(topic, str(number).encode(), partition=0)
+        assert owner.flush(PATIENCE_S) == 0
+        yield address
 
 
 @pytest.mark.parametrize(

@@ -15,38 +15,40 @@ from regraft.streaming.job_metrics import JobHealth
 from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
-from tests.wait_until import wait_until
+from tests.mock_kafka import mock_kafka
+from tests.wait_until import PATIENCE_S, wait_until
 
 NAMESPACE = "lab"
 ARRIVED = "all records of members have arrived up to the end reported by Kafka"
 
 
 @pytest.fixture
-def owner() -> Iterator[Producer]:
-    """Yield a producer that holds a mock cluster with the topics."""
-    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
-    for topic in (MEMBERS, TELEMETRY):
-        producer.list_topics(topic_name(topic, NAMESPACE), timeout=10)
-    yield producer
-    producer.flush(1)
+def cluster() -> Iterator[tuple[Producer, str]]:
+    """Yield a producer that holds a mock cluster with the topics, and its address."""
+    with mock_kafka(*(topic_name(topic, NAMESPACE) for topic in (MEMBERS, TELEMETRY))) as owner_and_address:
+        yield owner_and_address
+
+
+@pytest.fixture
+def owner(cluster: tuple[Producer, str]) -> Producer:
+    """Return the producer."""
+    return cluster[0]
 
 
 def add_member(owner: Producer, broker: str) -> None:
     member = Member(broker, MemberState.JOINING, 1, "", facts=BrokerFacts(1.0))
     owner.produce(topic_name(MEMBERS, NAMESPACE), key=broker, value=encode(member), partition=0)
-    assert owner.flush(10) == 0
+    assert owner.flush(PATIENCE_S) == 0
 
 
 @pytest.fixture
-def watcher(owner: Producer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemberWatcher]:
+def watcher(cluster: tuple[Producer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemberWatcher]:
     """Yield a watcher that asks Kafka with each poll."""
     monkeypatch.setattr(watch_members, "PROVE_S", 0.0)
-    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
+    monkeypatch.setattr(watch_members, "CALL_S", PATIENCE_S)
     inventory = tmp_path / "inventory.json"
     found = MemberWatcher(
-        StreamingSettings(
-            f"{broker.host}:{broker.port}", tmp_path / "checkpoint", namespace=NAMESPACE, inventory_path=inventory
-        )
+        StreamingSettings(cluster[1], tmp_path / "checkpoint", namespace=NAMESPACE, inventory_path=inventory)
     )
     yield found
     found.close()
@@ -57,7 +59,7 @@ def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
 ) -> None:
     """Otherwise all telemetry of a broker that was added would be refused, in silence."""
     add_member(owner, "x01")
-    watcher.read_all()
+    watcher.read_all(PATIENCE_S)
     health = JobHealth(180.0)
     health.members, health.has_batch = watcher, True
     wait_until(lambda: watcher.poll() or watcher.is_proved)
@@ -93,7 +95,7 @@ def test_a_member_that_arrives_before_the_end_of_the_topic_is_stored(
 
 def test_a_kafka_that_does_not_answer_is_no_proof(owner: Producer, watcher: MemberWatcher) -> None:
     """The job is not ready while it cannot know whether brokers were added."""
-    watcher.read_all()
+    watcher.read_all(PATIENCE_S)
     health = JobHealth(180.0)
     health.members, health.has_batch = watcher, True
     watcher.poll()

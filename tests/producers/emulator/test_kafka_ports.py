@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from regraft.infra.kafka.decode_strictly import UnreadableRecordError
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.record_writer import RecordWriter
+from regraft.producers.emulator import read_commands, tail_topic
 from regraft.producers.emulator.kafka_ports import KafkaPorts, clients_at
 from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement
@@ -37,11 +38,11 @@ from regraft.schemas.topics import (
     topic_name,
 )
 from tests.infra.kafka_message import kafka_message
-from tests.wait_until import wait_until
+from tests.mock_kafka import make_topics, mock_kafka
+from tests.wait_until import PATIENCE_S, wait_until
 
 NAMESPACE = "test"
 NOBODY = KafkaAccess("127.0.0.1:1")
-WAIT_S_MAX = 30.0
 OTHERS = 20_000
 
 
@@ -54,21 +55,19 @@ COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
 
 
 @pytest.fixture
-def cluster() -> Iterator[tuple[Producer, str]]:
-    """Yield a mock cluster that lives in a producer, and its address; all topics exist."""
-    owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
-    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
-    for topic in TOPICS:
-        owner.list_topics(topic_name(topic, NAMESPACE), timeout=10)
-    yield owner, f"{broker.host}:{broker.port}"
-    owner.flush(1)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Producer, str]]:
+    """Yield a mock cluster with all topics that lives in a producer, and its address; it may answer late."""
+    for module in (read_commands, tail_topic):
+        monkeypatch.setattr(module, "CALL_S", PATIENCE_S)
+    with mock_kafka(*(topic_name(topic, NAMESPACE) for topic in TOPICS)) as owner_and_address:
+        yield owner_and_address
 
 
 @pytest.fixture
 def ports(cluster: tuple[Producer, str]) -> Iterator[KafkaPorts]:
     """Yield connected ports."""
     connected = KafkaPorts(KafkaAccess(cluster[1]), BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
-    connected.connect(WAIT_S_MAX)
+    connected.connect(PATIENCE_S)
     yield connected
     connected.close()
 
@@ -76,7 +75,7 @@ def ports(cluster: tuple[Producer, str]) -> Iterator[KafkaPorts]:
 def read_all(bootstrap: str, topic: str, count: int) -> list[tuple[str, bytes | None]]:
     """Return the first ``count`` keys and values of a topic, over all partitions."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     found: list[tuple[str, bytes | None]] = []
 
@@ -97,13 +96,13 @@ def test_clients_of_an_earlier_run_leave_the_register(cluster: tuple[Producer, s
     for name, home in (("s1", "b1"), ("s2", "b9"), *moved, ("s5", "b1")):
         ports.put_client(Client(name, Role.SUBSCRIBER, home, (), 0.0, 1_000))
     ports.remove_client("s5")
-    assert ports.flush(WAIT_S_MAX) == 0
+    assert ports.flush(PATIENCE_S) == 0
     cluster[0].produce(topic_name(CLIENTS, NAMESPACE), key="s6", value=b"no client")
-    assert cluster[0].flush(WAIT_S_MAX) == 0
-    assert ports.withdraw_clients({"b1", "b2"}, WAIT_S_MAX) == 2
+    assert cluster[0].flush(PATIENCE_S) == 0
+    assert ports.withdraw_clients({"b1", "b2"}, PATIENCE_S) == 2
     newest = dict(read_all(cluster[1], topic_name(CLIENTS, NAMESPACE), 11))
     assert {name for name, value in newest.items() if value is not None} == {"s2", "s3", "s6"}
-    assert ports.withdraw_clients({"b1", "b2"}, WAIT_S_MAX) == 0
+    assert ports.withdraw_clients({"b1", "b2"}, PATIENCE_S) == 0
 
 
 def test_a_start_keeps_only_own_clients_of_the_register_and_logs_few_bad_records() -> None:
@@ -130,25 +129,25 @@ def test_a_plan_that_may_still_be_committed_is_waited_for(cluster: tuple[Produce
     plans = topic_name(PLANS, NAMESPACE)
     cluster[0].produce(plans, key="plan-1", value=encode(plan_of(1, PlanPhase.COMPLETED)))
     cluster[0].produce(plans, key="plan-2", value=encode(plan_of(2, PlanPhase.PREPARING)))
-    assert cluster[0].flush(WAIT_S_MAX) == 0
-    phases = {plan.phase for plan in ports.read_plans(WAIT_S_MAX, 0.0 - WAIT_S_MAX)}
+    assert cluster[0].flush(PATIENCE_S) == 0
+    phases = {plan.phase for plan in ports.read_plans(PATIENCE_S, 0.0 - PATIENCE_S)}
     assert phases == {PlanPhase.COMPLETED, PlanPhase.PREPARING}  # It was not decided in time.
 
     def commit() -> None:
         cluster[0].produce(plans, key="plan-2", value=encode(plan_of(2, PlanPhase.ACTIVATING)))
-        cluster[0].flush(WAIT_S_MAX)
+        cluster[0].flush(PATIENCE_S)
 
     threading.Timer(1.0, commit).start()
-    phases = {plan.phase for plan in ports.read_plans(WAIT_S_MAX, WAIT_S_MAX)}
+    phases = {plan.phase for plan in ports.read_plans(PATIENCE_S, PATIENCE_S)}
     assert phases == {PlanPhase.COMPLETED, PlanPhase.ACTIVATING}
 
 
 def test_unreadable_plans_stop_the_start(cluster: tuple[Producer, str], ports: KafkaPorts) -> None:
     """The error names the record: otherwise brokers could begin at an overlay that is no longer in force."""
     cluster[0].produce(topic_name(PLANS, NAMESPACE), key="plan-1", value=b"no plan")
-    assert cluster[0].flush(WAIT_S_MAX) == 0
+    assert cluster[0].flush(PATIENCE_S) == 0
     with pytest.raises(UnreadableRecordError, match=r"offset 0, key 'plan-1'"):
-        ports.read_plans(WAIT_S_MAX, WAIT_S_MAX)
+        ports.read_plans(PATIENCE_S, PATIENCE_S)
 
 
 def test_the_wait_for_plans_is_bounded_if_kafka_is_down() -> None:
@@ -167,10 +166,10 @@ def test_all_earlier_clients_leave_even_if_they_exceed_the_buffer(
     for number in range(count):
         ports.put_client(Client(f"s{number}", Role.SUBSCRIBER, "b1", (), 0.0, 1_000))
         if number % 500 == 0:
-            assert ports.answers.flush(WAIT_S_MAX) == 0
-    assert ports.withdraw_clients({"b1"}, WAIT_S_MAX) == count
+            assert ports.answers.flush(PATIENCE_S) == 0
+    assert ports.withdraw_clients({"b1"}, PATIENCE_S) == count
     assert ports.answers.lost.total() == 0
-    assert ports.withdraw_clients({"b1"}, WAIT_S_MAX) == 0
+    assert ports.withdraw_clients({"b1"}, PATIENCE_S) == 0
 
 
 def test_an_unreadable_register_stops_the_start() -> None:
@@ -190,7 +189,7 @@ def test_records_go_to_their_topics_by_key(cluster: tuple[Producer, str], ports:
     ports.send_result(result)
     ports.put_client(client)
     ports.remove_client("s1")
-    assert ports.flush(WAIT_S_MAX) == 0
+    assert ports.flush(PATIENCE_S) == 0
     expected: dict[str, list[tuple[str, msgspec.Struct | None]]] = {
         topic_name(TELEMETRY, NAMESPACE): [("b1", batch)],
         topic_name(RESULTS, NAMESPACE): [("b1", result)],
@@ -209,17 +208,17 @@ def test_only_commands_after_the_start_are_obeyed(cluster: tuple[Producer, str])
     owner, bootstrap = cluster
     topic = topic_name(COMMANDS, NAMESPACE)
     owner.produce(topic, value=encode(COMMAND), key=b"b1")
-    owner.flush(WAIT_S_MAX)
+    owner.flush(PATIENCE_S)
     ports = KafkaPorts(KafkaAccess(bootstrap), BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
-    ports.connect(WAIT_S_MAX)
+    ports.connect(PATIENCE_S)
     newer = Command("plan-2", CommandPhase.PREPARE, "b1", 1, 2)
     for value in (b"nonsense", encode(newer)):
         owner.produce(topic, value=value, key=b"b1", timestamp=42)
-    owner.flush(WAIT_S_MAX)
+    owner.flush(PATIENCE_S)
     got: list[Command] = []
     wait_until(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
     assert got == [newer]
-    assert ports.flush(WAIT_S_MAX) == 0
+    assert ports.flush(PATIENCE_S) == 0
     [(_, letter)] = read_all(bootstrap, topic_name(DEAD_LETTERS, NAMESPACE), 1)
     buried = decode(letter, DeadLetter)
     assert (buried.topic, buried.offset, buried.value, buried.time_ms) == (topic, 1, b"nonsense", 42)
@@ -231,14 +230,13 @@ def test_an_agent_obeys_only_for_its_own_brokers(cluster: tuple[Producer, str]) 
     """It answers in its own topic; a command there for another agent's broker becomes a dead letter."""
     owner, bootstrap = cluster
     ours = BrokerTopics(NAMESPACE, {"b1": "west", "b2": "east"}).of_agents(["west"])
-    for topic in (COMMANDS, RESULTS, TELEMETRY):
-        owner.list_topics(ours.name(topic, "b1"), timeout=10)
+    make_topics(owner, *(ours.name(topic, "b1") for topic in (COMMANDS, RESULTS, TELEMETRY)))
     ports = KafkaPorts(KafkaAccess(bootstrap), ours, outage_s_max=60, buffer_records_max=1_000)
-    ports.connect(WAIT_S_MAX)
+    ports.connect(PATIENCE_S)
     for broker in ("b2", "b1"):
         command = msgspec.structs.replace(COMMAND, broker=broker)
         owner.produce(ours.name(COMMANDS, "b1"), encode(command), broker.encode(), 0)
-    owner.flush(WAIT_S_MAX)
+    owner.flush(PATIENCE_S)
     got: list[Command] = []
     wait_until(lambda: got.extend(ports.poll()) or bool(got))  # type: ignore[func-returns-value]
     assert got == [COMMAND]
@@ -247,7 +245,7 @@ def test_an_agent_obeys_only_for_its_own_brokers(cluster: tuple[Producer, str]) 
     for broker in ("b2", "b1"):
         ports.send_result(msgspec.structs.replace(result, broker=broker))
         ports.send_batch(msgspec.structs.replace(batch, broker=broker))
-    assert ports.flush(WAIT_S_MAX) == 0
+    assert ports.flush(PATIENCE_S) == 0
     assert ports.telemetry.written == {f"{NAMESPACE}.telemetry.west": 1}
     assert read_all(bootstrap, f"{NAMESPACE}.telemetry.west", 1) == [("b1", encode(batch))]
     assert read_all(bootstrap, f"{NAMESPACE}.results.west", 1) == [("b1", encode(result))]
@@ -263,7 +261,7 @@ def test_a_broker_announces_itself_until_it_is_a_member(cluster: tuple[Producer,
     announcement = Announcement("x1", BrokerFacts(agent="north"), 5)
     for broker in ("x1", "x2"):
         ports.announce(msgspec.structs.replace(announcement, broker=broker))
-    assert ports.flush(WAIT_S_MAX) == 0
+    assert ports.flush(PATIENCE_S) == 0
     ((key, value),) = read_all(cluster[1], topic_name(ANNOUNCEMENTS, NAMESPACE, "north"), 1)
     assert (key, decode(value or b"", Announcement)) == ("x1", announcement)
     assert not ports.is_member("x1")
@@ -271,12 +269,12 @@ def test_a_broker_announces_itself_until_it_is_a_member(cluster: tuple[Producer,
     for broker, state in (("b1", MemberState.LEFT), ("x0", MemberState.DEAD), ("x1", MemberState.JOINING)):
         cluster[0].produce(members, key=broker, partition=0, value=encode(Member(broker, state, 5, "so")))
         cluster[0].produce(members, key="x9", partition=0, value=b"no member")
-    assert cluster[0].flush(WAIT_S_MAX) == 0
+    assert cluster[0].flush(PATIENCE_S) == 0
     wait_until(lambda: ports.is_member("x1"))
     assert (ports.is_member("x0"), ports.is_member("b1")) == (True, False)
     assert [broker for broker in ("b1", "x0", "x1", "x2") if ports.has_left(broker)] == ["b1"]
     cluster[0].produce(members, key="x1", partition=0, value=encode(Member("x1", MemberState.LEFT, 6, "so")))
-    assert cluster[0].flush(WAIT_S_MAX) == 0
+    assert cluster[0].flush(PATIENCE_S) == 0
     wait_until(lambda: not ports.is_member("x1"))
     assert ports.has_left("x1")
     ports.close()
@@ -293,7 +291,7 @@ def test_commands_that_do_not_arrive_are_noticed_and_read_by_another_consumer(
     def send(epoch: int) -> None:
         for partition in partitions:
             cluster[0].produce(topic, key="b1", partition=partition, value=encode(replace(COMMAND, epoch_to=epoch)))
-        assert cluster[0].flush(WAIT_S_MAX) == 0
+        assert cluster[0].flush(PATIENCE_S) == 0
 
     def has_all(count: int) -> bool:
         received.extend(ports.poll())
@@ -325,7 +323,7 @@ def test_members_that_do_not_arrive_are_noticed_and_read_with_another_consumer(
     def add(broker: str) -> None:
         record = Member(broker, MemberState.JOINING, 1, "", facts=BrokerFacts(1.0, address=f"{broker}:7000"))
         cluster[0].produce(topic_name(MEMBERS, NAMESPACE), key=broker, partition=0, value=encode(record))
-        assert cluster[0].flush(WAIT_S_MAX) == 0
+        assert cluster[0].flush(PATIENCE_S) == 0
 
     add("x01")
     wait_until(lambda: "x01" in ports.member_addresses())
@@ -363,6 +361,6 @@ def test_records_written_before_kafka_answers_arrive_once_and_in_order(cluster: 
     topic = topic_name(TELEMETRY, NAMESPACE)
     for batch in batches:
         writer.write(topic, "b1", batch)
-    assert writer.flush(WAIT_S_MAX) == 0
+    assert writer.flush(PATIENCE_S) == 0
     assert writer.waiting_count == 0
     assert [decode(value, TelemetryBatch) for _, value in read_all(bootstrap, topic, 20)] == batches

@@ -17,6 +17,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.local.kafka_server import start_kafka
 from regraft.infra.process.serve_metrics import Pulse
 from regraft.infra.process.stack_error import StackError
+from regraft.producers.recordings import record_topics, replay_recording
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES, RecorderHealth, RecordingProgress, TopicRecorder
 from regraft.producers.recordings.replay_recording import (
@@ -38,6 +39,7 @@ from regraft.schemas.topics import (
     Topic,
     topic_name,
 )
+from tests.mock_kafka import make_topics, mock_kafka
 from tests.producers.recorded_messages import (
     RECORD_TYPES_BY_SUFFIX,
     START_MS,
@@ -49,27 +51,26 @@ from tests.producers.recorded_messages import (
     write,
 )
 from tests.schemas.old_versions import encode_as
-from tests.wait_until import wait_until
+from tests.wait_until import PATIENCE_S, wait_until
 
 LIVE = "live"
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def cluster() -> Iterator[tuple[Producer, str]]:
-    """Yield a mock cluster that lives in a producer, and its address."""
-    owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
-    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
-    for topic in TOPICS:
-        owner.list_topics(topic_name(topic, LIVE), timeout=10)
-    yield owner, f"{broker.host}:{broker.port}"
-    owner.flush(1)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Producer, str]]:
+    """Yield a mock cluster that lives in a producer, and its address; on a busy machine it answers late."""
+    for limit in ("CALL_S", "CONNECT_S_MAX"):
+        monkeypatch.setattr(record_topics, limit, PATIENCE_S)
+    monkeypatch.setattr(replay_recording, "CALL_S", PATIENCE_S)
+    with mock_kafka(*(topic_name(topic, LIVE) for topic in TOPICS)) as owner_and_address:
+        yield owner_and_address
 
 
 def send(producer: Producer, messages: list[Sent], namespace: str = LIVE) -> None:
     for one in messages:
         producer.produce(f"{namespace}.{one.topic}", one.value, one.key, one.partition, timestamp=one.time_ms)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 class Recording:
@@ -105,7 +106,7 @@ class Recording:
 
     def await_end(self) -> None:
         """Wait until the recorder has stopped by itself."""
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         self.writer.close()
         self.recorder.close()
@@ -138,7 +139,7 @@ def test_topics_of_all_agents_are_recorded_as_one(cluster: tuple[Producer, str],
         producer.produce(f"{LIVE}.results.{agent}", encode(result), result.broker, 0, timestamp=START_MS)
         for one in telemetry(range(2)):
             producer.produce(f"{LIVE}.telemetry.{agent}", one.value, one.key, 0, timestamp=one.time_ms)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     running = Recording(
         bootstrap, tmp_path / "rec.avro", (TELEMETRY, CLIENTS, RESULTS), from_start=True, agents=("east", "west")
     )
@@ -183,7 +184,7 @@ def test_a_missing_kafka_is_reported(tmp_path: Path) -> None:
 def read_all(bootstrap: str, name: str, count: int) -> list[tuple[bytes | None, bytes | None, int, int]]:
     """Return key, value, time and partition of all messages, in order of time."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "log_level": 0})
-    partitions = consumer.list_topics(name, timeout=10).topics[name].partitions
+    partitions = consumer.list_topics(name, timeout=PATIENCE_S).topics[name].partitions
     consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in partitions])
     found: list[tuple[bytes | None, bytes | None, int, int]] = []
 
@@ -205,8 +206,7 @@ def replayer_of(file: Path, bootstrap: str, namespace: str, **options: object) -
 def test_a_replay_keeps_keys_times_and_partitions(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """Inputs are on Kafka again as they were; derived records only on request."""
     producer, bootstrap = cluster
-    for topic in TOPICS:
-        producer.list_topics(topic_name(topic, "again"), timeout=10)
+    make_topics(producer, *(topic_name(topic, "again") for topic in TOPICS))
     client = sent(Client("p0", Role.PUBLISHER, "b0", (), 4.0, START_MS), "clients", "p0", START_MS - HOUR_MS)
     gone = Sent("clients", START_MS + 1_000, 0, 1, b"p0", None)
     messages = telemetry(range(40))
@@ -226,8 +226,7 @@ def test_a_replay_keeps_keys_times_and_partitions(cluster: tuple[Producer, str],
 def test_a_replayed_part_has_the_entire_register(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """Registers are replayed from their beginning, telemetry of the given span; the last of it can be held back."""
     producer, bootstrap = cluster
-    for topic in TOPICS:
-        producer.list_topics(topic_name(topic, "part"), timeout=10)
+    make_topics(producer, *(topic_name(topic, "part") for topic in TOPICS))
     client = sent(Client("p0", Role.PUBLISHER, "b0", (), 4.0, START_MS), "clients", "p0", START_MS)
     messages = telemetry(range(40))
     write(tmp_path / "rec.avro", [client, *messages])
@@ -246,7 +245,7 @@ def test_a_replayed_part_has_the_entire_register(cluster: tuple[Producer, str], 
 def test_a_paced_replay_follows_the_times_and_skips_gaps(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """Nothing is sent before it is due; a gap of an hour, or a clock set back by one, delays nothing."""
     producer, bootstrap = cluster
-    producer.list_topics("paced.telemetry", timeout=10)
+    make_topics(producer, "paced.telemetry")
     messages = telemetry(range(20))
     late = [Sent("telemetry", one.time_ms + HOUR_MS, 0, 50 + one.offset, one.key, one.value) for one in messages[10:]]
     write(tmp_path / "rec.avro", [*late, *messages[:10]])
@@ -277,7 +276,7 @@ def test_live_namespaces_are_refused(cluster: tuple[Producer, str], tmp_path: Pa
 def test_a_replay_that_is_stopped_ends_at_once(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """A replay that would last an hour ends on request, and what was sent is on Kafka."""
     producer, bootstrap = cluster
-    producer.list_topics("stopped.telemetry", timeout=10)
+    make_topics(producer, "stopped.telemetry")
     write(tmp_path / "rec.avro", telemetry(range(20)))
     replayer = replayer_of(tmp_path / "rec.avro", bootstrap, "stopped", topics=(TELEMETRY,), speed=0.0001)
     stop = threading.Event()
@@ -333,7 +332,7 @@ def test_transaction_markers_are_not_missed_records(
 def test_recorded_poison_does_not_stop_a_replay(cluster: tuple[Producer, str], tmp_path: Path) -> None:
     """A message longer than Kafka takes, or from a later year, was once on another Kafka: the others are replayed."""
     producer, bootstrap = cluster
-    producer.list_topics("poison.telemetry", timeout=10)
+    make_topics(producer, "poison.telemetry")
     messages = telemetry(range(20))
     place = messages[-1].offset + 1
     long = Sent("telemetry", messages[5].time_ms, 0, place, b"b0", b"\x00" * 1_500_000)
@@ -371,7 +370,7 @@ def test_a_recorder_notices_records_that_do_not_arrive(cluster: tuple[Producer, 
             stop.set()
 
     writer.begin(time.monotonic())
-    recorder.run(stop, 30.0, show)
+    recorder.run(stop, PATIENCE_S, show)
     writer.close()
     recorder.close()
     assert len(list(open_recording(tmp_path / "r.avro").messages())) == 20  # Each once.

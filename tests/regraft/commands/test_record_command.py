@@ -1,13 +1,14 @@
 """The commands record, recording and replay: their descriptions of files, and their answers to mistakes."""
 
 import json
+import os
+import signal
 import threading
 from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 import regraft.replays.replay_run
@@ -15,14 +16,16 @@ from regraft.cli import app
 from regraft.commands.replay_command import speed_of, time_of
 from regraft.infra.process.find_port import choose_ports
 from regraft.infra.process.stack_error import StackError
+from regraft.producers.recordings import record_topics
 from regraft.producers.recordings.read_recording import RecordingError, open_recording
 from regraft.recordings.record_run import recorded_run
 from regraft.schemas.topics import CLIENTS, TELEMETRY, topic_name
 from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.stages.run_stage import SETTINGS_FILE
+from tests.mock_kafka import mock_kafka
 from tests.producers.recorded_messages import START_MS, telemetry, write
 from tests.regraft.make_small_recording import SMALL, small_inventory
-from tests.wait_until import wait_until
+from tests.wait_until import PATIENCE_S, wait_until
 
 RUNNER = CliRunner()
 
@@ -39,29 +42,32 @@ def test_every_command_explains_itself(command: str) -> None:
     assert "Example" in answer.stdout
 
 
-def test_a_recorder_serves_its_health_while_it_records(tmp_path: Path) -> None:
+def test_a_recorder_serves_its_health_while_it_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ready once Kafka has said that all has arrived; a host without a port is refused."""
     assert "without metrics_port" in str(invoke("record", "--out", "x", "--metrics-host", "::1").exception)
-    owner = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0})
-    for topic in (TELEMETRY, CLIENTS):
-        owner.list_topics(topic_name(topic), timeout=10)
-    broker = next(iter(owner.list_topics(timeout=10).brokers.values()))
+    for limit in ("CALL_S", "CONNECT_S_MAX"):
+        monkeypatch.setattr(record_topics, limit, PATIENCE_S)
     (tmp_path / "inventory.json").write_text(small_inventory().to_json())
     (port,) = choose_ports(1)
     stated: list[dict[str, object]] = []
 
     def ask() -> bool:
-        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/ready", timeout=1) as answer:
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/ready", timeout=PATIENCE_S) as answer:
             stated.append(json.loads(answer.read()))
         return bool(stated)
 
-    asking = threading.Thread(target=wait_until, args=(ask,))
-    asking.start()
-    answer = invoke(
-        *("record", "--out", str(tmp_path / "r.avro"), "--bootstrap", f"{broker.host}:{broker.port}", "--json"),
-        *("--duration", "7", "--metrics-port", str(port), "--set", f"run.directory={tmp_path}"),
-    )
-    asking.join()
+    def ask_then_stop() -> None:
+        wait_until(ask)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asking = threading.Thread(target=ask_then_stop)
+    with mock_kafka(*(topic_name(topic) for topic in (TELEMETRY, CLIENTS))) as (_, bootstrap):
+        asking.start()
+        answer = invoke(
+            *("record", "--out", str(tmp_path / "r.avro"), "--bootstrap", bootstrap, "--json"),
+            *("--duration", f"{2 * PATIENCE_S:g}", "--metrics-port", str(port), "--set", f"run.directory={tmp_path}"),
+        )
+        asking.join()
     assert answer.exit_code == 0, answer.output
     assert stated[0]["is_ready"]
     assert str(stated[0]["proved"]).startswith("['everything was last read up to the end reported by Kafka")
