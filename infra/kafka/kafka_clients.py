@@ -96,6 +96,7 @@ def close_producer(producer: Producer, wait_s_max: float) -> int:
     """
     try:
         producer.flush(wait_s_max)
+        producer.poll(0)  # Errors wait in the same queue, and would be counted.
     except KafkaException as error:  # A fatal error, already reported: the producer cannot send any more.
         log.debug("producer_closed_broken", reason=error.args[0].str())
     left = len(producer)

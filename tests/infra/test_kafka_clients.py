@@ -1,6 +1,7 @@
 """The Kafka clients: how each is configured, how they report errors, what is lost when one is closed."""
 
 import re
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from regraft.infra.kafka.kafka_clients import (
     open_transactional_producer,
     report_error,
 )
+from regraft.infra.process.find_port import LOOPBACK
 
 NOBODY = "127.0.0.1:1"
 
@@ -132,14 +134,42 @@ def test_an_outage_is_logged_once_for_all_clients_of_a_stage() -> None:
 def test_closing_reports_what_was_not_delivered() -> None:
     """Records that are unsent at the time-out are counted, logged, and reported to each record's on_delivery."""
     given_up: list[str] = []
-    producer = open_producer(KafkaAccess(NOBODY), on_error=leave_to_caller)
-    for number in range(3):
-        producer.produce("topic", str(number), on_delivery=lambda error, _: given_up.append(error.name()))
-    with structlog.testing.capture_logs() as logged:
+    with socket.create_server((LOOPBACK, 0)) as silent, structlog.testing.capture_logs() as logged:
+        access = KafkaAccess(f"{LOOPBACK}:{silent.getsockname()[1]}")
+        producer = open_producer(access, on_error=leave_to_caller)
+        for number in range(3):
+            producer.produce("topic", str(number), on_delivery=lambda error, _: given_up.append(error.name()))
         assert close_producer(producer, 0.1) == 3
         assert close_producer(producer, 0.1) == 0
     assert logged == [{"event": "records_not_delivered", "count": 3, "waited_s": 0.1, "log_level": "warning"}]
     assert given_up == ["_PURGE_QUEUE"] * 3
+
+
+class ReportingProducer:
+    """A producer with records and an error in its queue; it could send nothing in time."""
+
+    def __init__(self) -> None:
+        self.records, self.errors = 2, 1
+
+    def __len__(self) -> int:
+        return self.records + self.errors
+
+    def flush(self, _: float) -> int:
+        return len(self)
+
+    def purge(self) -> None:
+        self.records = 0
+
+    def poll(self, _: float) -> int:
+        served, self.errors = self.errors, 0
+        return served
+
+
+def test_an_error_that_waits_to_be_reported_is_no_record() -> None:
+    """A process that did not run while it waited finds errors that it has yet to report."""
+    producer: Any = ReportingProducer()
+    assert close_producer(producer, 0.0) == 2
+    assert close_producer(producer, 0.0) == 0
 
 
 class BrokenProducer:
