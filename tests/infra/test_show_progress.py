@@ -2,12 +2,15 @@
 
 import io
 import threading
+from itertools import chain, repeat
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from regraft.infra.process import show_progress as shown_progress
 from regraft.infra.process.show_progress import show_progress
+from tests.wait_until import PATIENCE_S
 
 
 class _Output(io.StringIO):
@@ -36,17 +39,19 @@ def test_a_step_that_reports_nothing_is_still_shown(is_terminal: bool) -> None:
     shown = _Output("Fetching")
     console = Console(file=shown, force_terminal=is_terminal, width=100)
     with show_progress("Fetching", 46, console):
-        assert shown.has_come.wait(30)
+        assert shown.has_come.wait(PATIENCE_S)
 
 
-def test_the_newest_report_is_repeated_with_the_time_it_has_taken() -> None:
+def test_the_newest_report_is_repeated_with_the_time_it_has_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line names the newest report, not the first."""
+    times_s = chain([0.0], repeat(7.0))
+    monkeypatch.setattr(shown_progress, "time", SimpleNamespace(monotonic=lambda: next(times_s)))
     shown = _Output("(resolving scala, ")
     with show_progress("Fetching", 46, Console(file=shown, force_terminal=False, width=100)) as advance:
         advance("starting", 0)
         advance("resolving scala", 3)
-        assert shown.has_come.wait(30)
-    assert "Fetching: 3 of 46 (resolving scala, 0 s)" in shown.getvalue()
+        assert shown.has_come.wait(PATIENCE_S)
+    assert "Fetching: 3 of 46 (resolving scala, 7 s)" in shown.getvalue()
 
 
 def test_a_quick_step_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
