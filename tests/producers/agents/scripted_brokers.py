@@ -12,8 +12,8 @@ from regraft.producers.agents.nats_frames import Frame, FrameReader, message_fra
 from regraft.producers.agents.nats_session import NatsSession
 from regraft.producers.agents.nats_upstream import BrokerAddress
 from regraft.schemas.agent_note import AgentNote, NoteKind, note_bytes, note_of
+from tests.wait_until import PATIENCE_S
 
-PATIENCE_S = 30.0
 INFO = b'INFO {"headers":true,"max_payload":1048576}\r\n'
 
 

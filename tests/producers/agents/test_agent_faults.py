@@ -319,10 +319,9 @@ def test_a_client_that_leaves_while_it_moves_leaves_no_connection(is_silent: boo
 
 
 def test_an_order_to_a_broker_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_upstream, "OPEN_S_MAX", 0.1)
-
     async def steps() -> None:
         async with site_of("a.b") as site:
+            monkeypatch.setattr(nats_upstream, "OPEN_S_MAX", 0.1)
             site.brokers["b02"].is_silent = True
             site.say("b01", NoteKind.MOVE, 1, 1, "b02")
             await until(lambda: site.heard("b01", NoteKind.REFUSED) == 1)

@@ -18,6 +18,7 @@ from regraft.producers.agents.mqtt_deliveries import MqttDeliveries
 from regraft.producers.agents.mqtt_frames import MQTT_5
 from tests.producers.agents.scripted_brokers import until
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
+from tests.wait_until import PATIENCE_S
 
 PIECE_BYTES = 1 << 16
 PIECE = mqtt5.PublishPacket("a", bytes(PIECE_BYTES)).write()
@@ -38,13 +39,16 @@ class Site:
         self.writer: asyncio.StreamWriter
 
     async def connect(self, keep_alive_s: int = 0, *, is_persistent: bool = False) -> None:
+        await self.begin(keep_alive_s, is_persistent=is_persistent)
+        await until(lambda: self.subscribed("b01"))
+
+    async def begin(self, keep_alive_s: int, *, is_persistent: bool = False) -> None:
         await self.agent.start("127.0.0.1", 0)
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.agent.port, limit=1 << 12)
         expiry_s = 60 if is_persistent else 0
         connect = mqtt5.ConnectPacket("c1", keep_alive=keep_alive_s, session_expiry_interval=expiry_s)
         self.writer.write(connect.write())
         self.writer.write(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("a", max_qos=AT_LEAST_ONCE)]).write())
-        await until(lambda: self.subscribed("b01"))
 
     def subscribed(self, broker: str) -> list[mqtt5.SubscribePacket]:
         packets = [each for each in self.brokers[broker].got if isinstance(each, mqtt5.SubscribePacket)]
@@ -96,7 +100,7 @@ def test_what_a_client_does_not_read_stays_at_its_broker(is_persistent: bool) ->
         await asyncio.sleep(SHORT_S)
         assert site.kept_bytes < KEPT_BYTES_MAX
         came = 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while came < PIECES * PIECE_BYTES:
                 came += len(await site.reader.read(1 << 20))
 
@@ -197,21 +201,34 @@ def test_a_broker_that_wants_to_hear_more_often_does(monkeypatch: pytest.MonkeyP
     run(steps)
 
 
+def test_a_client_that_says_nothing_is_ended() -> None:
+    async def steps(site: Site) -> None:
+        await site.begin(keep_alive_s=1)
+        async with asyncio.timeout(PATIENCE_S):
+            while await site.reader.read(1 << 12):
+                pass
+
+    run(steps)
+
+
 def test_a_client_that_is_not_read_is_not_considered_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """It publishes more than the agent holds while its broker is away, and is ended only if it then says nothing."""
     monkeypatch.setattr(mqtt_client_side, "HELD_BYTES_MAX", 1 << 10)
 
     async def steps(site: Site) -> None:
-        await site.connect(keep_alive_s=1)
+        await site.connect(keep_alive_s=60)
         session = site.session
         session.hold("reconnecting")
         site.writer.write(PIECE)
         await until(lambda: not session._transport.is_reading())
-        await asyncio.sleep(2.0)
+        session._heard_s -= 1_000.0
+        session._end_if_silent(0.0)
         assert not session.is_over
         session.release("reconnecting")
         await until(lambda: any(isinstance(each, mqtt5.PublishPacket) for each in site.brokers["b01"].got))
-        await until(lambda: session.is_over)
+        session._heard_s -= 1_000.0
+        session._end_if_silent(0.0)
+        assert session.is_over
 
     run(steps)
 
