@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.nats_site import at_client_port, at_leaf_port, nats_site
+from tests.scenarios.agents.wires import AnyOrderLoop
 from tests.wait_until import PATIENCE_S
 
 TOKENS = some.lists(some.sampled_from(["a", "b.c", "*", "x y", "t1"]).filter(lambda text: " " not in text), min_size=1)
@@ -90,94 +91,89 @@ def subscribe(name: str, subject: str) -> Subscribe:
     return Subscribe(0, name, "b02", filter_of(subject), 0)
 
 
-def run(steps: Callable[[SlowConnector, WantedElsewhere, list[Any]], Awaitable[None]]) -> None:
-    async def go() -> None:
-        connector, served = SlowConnector(), []
-
-        def serve(peer: str, message: Message) -> None:
-            served.append((peer, message))
-
-        await steps(connector, WantedElsewhere(connector, serve, GroupHandlers("b01", lambda _: True)), served)
-
-    asyncio.run(go())
+@pytest.fixture
+def loop() -> Iterator[AnyOrderLoop]:
+    """Yield a loop whose time passes only when a test says so."""
+    virtual = AnyOrderLoop()
+    asyncio._set_running_loop(virtual)
+    yield virtual
+    asyncio._set_running_loop(None)
 
 
-def test_what_is_behind_a_subscription_waits_for_the_broker_in_order() -> None:
+def node() -> tuple[SlowConnector, WantedElsewhere, list[Any]]:
+    """Return a connector, what waits for its answers, and what has been served, by peer."""
+    connector, served = SlowConnector(), list[Any]()
+
+    def serve(peer: str, message: Message) -> None:
+        served.append((peer, message))
+
+    return connector, WantedElsewhere(connector, serve, GroupHandlers("b01", lambda _: True)), served
+
+
+def test_what_is_behind_a_subscription_waits_for_the_broker_in_order(loop: AnyOrderLoop) -> None:
     """A subscription and what its sender sent later are handled once the broker has it; other peers are not held."""
 
-    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
-        first = Bundle((Unadvertise(0, "p", 0), subscribe("s", "a.*")))
-        behind = [Unadvertise(0, "q", 0), subscribe("t", "b"), Unadvertise(0, "r", 0)]
-        wanted.take("b02", first)
-        for message in behind:
-            wanted.take("b02", message)
-        other = Unadvertise(0, "o", 0)
-        wanted.take("b03", other)
-        assert served == [("b03", other)]
-        connector.answer.set_result(None)
-        await asyncio.sleep(0)
-        assert served == [("b03", other), ("b02", first)]
-        assert connector.asked == [["a.*"], ["b"]]
-        connector.answer.set_result(None)
-        await asyncio.sleep(0)
-        assert [message for peer, message in served if peer == "b02"] == [first, *behind]
-
-    run(steps)
+    connector, wanted, served = node()
+    first = Bundle((Unadvertise(0, "p", 0), subscribe("s", "a.*")))
+    behind = [Unadvertise(0, "q", 0), subscribe("t", "b"), Unadvertise(0, "r", 0)]
+    wanted.take("b02", first)
+    for message in behind:
+        wanted.take("b02", message)
+    other = Unadvertise(0, "o", 0)
+    wanted.take("b03", other)
+    assert served == [("b03", other)]
+    connector.answer.set_result(None)
+    loop.settle()
+    assert served == [("b03", other), ("b02", first)]
+    assert connector.asked == [["a.*"], ["b"]]
+    connector.answer.set_result(None)
+    loop.settle()
+    assert [message for peer, message in served if peer == "b02"] == [first, *behind]
 
 
-def test_a_cluster_that_wants_something_waits_for_the_broker_as_well() -> None:
+def test_a_cluster_that_wants_something_waits_for_the_broker_as_well(loop: AnyOrderLoop) -> None:
     """What it wants is unknown, so that everything is asked for; a cluster that wants nothing waits for nothing."""
 
-    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
-        none, some_ = VectorBit(0, "p", 0, False), VectorBit(0, "p", 0, True)
-        wanted.take("b02", none)
-        wanted.take("b02", some_)
-        assert (served, connector.asked) == ([("b02", none)], [[">"]])
-        connector.answer.set_result(None)
-        await asyncio.sleep(0)
-        assert served == [("b02", none), ("b02", some_)]
-
-    run(steps)
+    connector, wanted, served = node()
+    none, some_ = VectorBit(0, "p", 0, False), VectorBit(0, "p", 0, True)
+    wanted.take("b02", none)
+    wanted.take("b02", some_)
+    assert (served, connector.asked) == ([("b02", none)], [[">"]])
+    connector.answer.set_result(None)
+    loop.settle()
+    assert served == [("b02", none), ("b02", some_)]
 
 
-def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(loop: AnyOrderLoop) -> None:
     """What waits is handled after a while, or before a peer's incarnation ends; what a former one sent never is."""
-    monkeypatch.setattr(wanted_elsewhere, "ASK_S_MAX", 0.05)
-
-    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
-        wanted.take("b02", subscribe("s", "a"))
-        await asyncio.sleep(0.1)
-        assert len(served) == 1
-        wanted.take("b02", subscribe("t", "b"))
-        wanted.release("b02")
-        assert len(served) == 2
-        wanted.take("b02", subscribe("u", "c"))
-        wanted.void()
-        await asyncio.sleep(0.1)
-        assert len(served) == 2
-
-    run(steps)
+    connector, wanted, served = node()
+    wanted.take("b02", subscribe("s", "a"))
+    loop.pass_time(wanted_elsewhere.ASK_S_MAX)
+    assert len(served) == 1
+    wanted.take("b02", subscribe("t", "b"))
+    wanted.release("b02")
+    assert len(served) == 2
+    wanted.take("b02", subscribe("u", "c"))
+    wanted.void()
+    loop.pass_time(wanted_elsewhere.ASK_S_MAX)
+    assert len(served) == 2
 
 
-def test_an_answer_that_comes_late_is_not_for_what_waits_since(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_comes_late_is_not_for_what_waits_since(loop: AnyOrderLoop) -> None:
     """What waits for the next answer stays whole, also if it is less than what waited for the first."""
-    monkeypatch.setattr(wanted_elsewhere, "ASK_S_MAX", 0.05)
-
-    async def steps(connector: SlowConnector, wanted: WantedElsewhere, served: list[Any]) -> None:
-        messages = [Unadvertise(0, "p", 0), subscribe("s", "a"), subscribe("t", "b")]
-        wanted.take("b02", Bundle((messages[0], messages[1])))
-        first = connector.answer
-        wanted.take("b02", messages[2])
-        await asyncio.sleep(0.06)
-        assert len(served) == 1
-        first.set_result(None)
-        await asyncio.sleep(0)
-        assert len(served) == 1
-        connector.answer.set_result(None)
-        await asyncio.sleep(0)
-        assert served[1:] == [("b02", messages[2])]
-
-    run(steps)
+    connector, wanted, served = node()
+    messages = [Unadvertise(0, "p", 0), subscribe("s", "a"), subscribe("t", "b")]
+    wanted.take("b02", Bundle((messages[0], messages[1])))
+    first = connector.answer
+    wanted.take("b02", messages[2])
+    loop.pass_time(wanted_elsewhere.ASK_S_MAX)
+    assert len(served) == 1
+    first.set_result(None)
+    loop.settle()
+    assert len(served) == 1
+    connector.answer.set_result(None)
+    loop.settle()
+    assert served[1:] == [("b02", messages[2])]
 
 
 @pytest.mark.stack
