@@ -1,12 +1,12 @@
 """The supervisor starts, watches, restarts and stops services; nothing outlives it."""
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,11 +22,10 @@ from regraft.infra.local.service import (
     ServiceEventKind,
 )
 from regraft.infra.local.supervise import OWN_NAME, ServiceFailedError, Supervisor
-from tests.wait_until import wait_until
+from tests.wait_until import PATIENCE_S, wait_until
 
 MakeService = Callable[..., Service]
-QUICK = RestartPolicy(restarts_max=2, backoff_ms=1, backoff_ms_max=2)
-ENOUGH_S = 30.0
+QUICK = RestartPolicy(restarts_max=2, backoff_ms=1, backoff_ms_max=2, healthy_s=math.inf)
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_killed_service_is_restarted_and_counted(supervisor: Supervisor, script_
     """A service killed with SIGKILL is restarted, and the events report it in order."""
     supervisor.start(script_service("one", restart=QUICK))
     first = _kill(supervisor, "one")
-    wait_until(lambda: supervisor.restarts("one") == 1 and supervisor.is_ready("one"))
+    wait_until(lambda: supervisor.restarts("one") == 1 and supervisor.events[-1].kind is ServiceEventKind.READY)
     assert supervisor.pid("one") != first
     kinds = [event.kind for event in supervisor.events]
     assert kinds == [
@@ -72,7 +71,7 @@ def test_restarts_are_bounded(supervisor: Supervisor, script_service: MakeServic
     for count in range(3):
         wait_until(lambda count=count: supervisor.restarts("weak") == count and supervisor.is_ready("weak"))
         _kill(supervisor, "weak")
-    assert supervisor.wait_end("weak", ENOUGH_S) == -signal.SIGKILL
+    assert supervisor.wait_end("weak", PATIENCE_S) == -signal.SIGKILL
     assert supervisor.events[-1].kind is ServiceEventKind.GAVE_UP
     assert supervisor.restarts("weak") == 2
 
@@ -81,9 +80,9 @@ def test_restart_allowance_returns_after_health(supervisor: Supervisor, script_s
     """A service that was healthy for long enough may be restarted as often as before."""
     policy = RestartPolicy(restarts_max=1, backoff_ms=1, backoff_ms_max=1, healthy_s=0.0)
     supervisor.start(script_service("lasting", restart=policy))
+    child = supervisor._children["lasting"]
     for count in range(4):
-        wait_until(lambda count=count: supervisor.restarts("lasting") == count and supervisor.is_ready("lasting"))
-        time.sleep(0.2)  # several checks of the supervisor, each of which may find it healthy for more than 0 s
+        wait_until(lambda count=count: child.restarts == count and child.ready.is_set() and not child.restarts_spent)
         _kill(supervisor, "lasting")
     wait_until(lambda: supervisor.restarts("lasting") == 4)
 
@@ -148,7 +147,7 @@ def test_grandchildren_end_with_their_service(
     grandchild = int(marker.read_text())
     assert _alive(grandchild)
     _kill(supervisor, "parent")
-    supervisor.wait_end("parent", ENOUGH_S)
+    supervisor.wait_end("parent", PATIENCE_S)
     wait_until(lambda: not _alive(grandchild))
 
 
@@ -250,7 +249,7 @@ def test_missing_program_is_reported(supervisor: Supervisor, tmp_path: Path) -> 
 def test_finished_service_is_not_restarted(supervisor: Supervisor, script_service: MakeService) -> None:
     """A one-shot service ends with code 0 and is not restarted."""
     supervisor.start(script_service("task", "import time; time.sleep(0.2)", finishes=True))
-    assert supervisor.wait_end("task", ENOUGH_S) == 0
+    assert supervisor.wait_end("task", PATIENCE_S) == 0
     assert supervisor.events[-1].kind is ServiceEventKind.FINISHED
 
 
@@ -260,7 +259,7 @@ def test_service_gets_its_environment(supervisor: Supervisor, script_service: Ma
         "reader", "import os; print(os.environ['WORD'], 'PATH' in os.environ)", finishes=True, environment={"WORD": "x"}
     )
     supervisor.start(service)
-    supervisor.wait_end("reader", ENOUGH_S)
+    supervisor.wait_end("reader", PATIENCE_S)
     assert service.log_file.read_text() == "x True\n"
 
 
@@ -338,7 +337,7 @@ def test_a_server_inherits_only_what_it_may(
     with Supervisor() as supervisor:
         service = script_service("server", script, inherited=SERVER_VARIABLES, environment={"OWN": "1"}, finishes=True)
         supervisor.start(service)
-        assert supervisor.wait_end("server", 20) is not None
+        assert supervisor.wait_end("server", PATIENCE_S) is not None
     found = out.read_text()
     assert "hunter2" not in found
     assert "'PATH'" in found

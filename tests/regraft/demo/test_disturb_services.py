@@ -17,7 +17,7 @@ PAUSE_S = 20.0
 def _sleeper(name: str, directory: Path) -> Service:
     return Service(
         name=name,
-        command=(sys.executable, "-c", "import time; time.sleep(60)"),
+        command=(sys.executable, "-c", "import time; time.sleep(600)"),
         log_file=directory / f"{name}.log",
         restart=RestartPolicy(backoff_ms=1),
     )
