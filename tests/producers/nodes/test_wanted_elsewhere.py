@@ -146,7 +146,7 @@ def test_a_cluster_that_wants_something_waits_for_the_broker_as_well(loop: AnyOr
 
 def test_a_broker_that_does_not_answer_holds_up_no_link_for_long(loop: AnyOrderLoop) -> None:
     """What waits is handled after a while, or before a peer's incarnation ends; what a former one sent never is."""
-    connector, wanted, served = node()
+    _, wanted, served = node()
     wanted.take("b02", subscribe("s", "a"))
     loop.pass_time(wanted_elsewhere.ASK_S_MAX)
     assert len(served) == 1
