@@ -20,6 +20,7 @@ from regraft.infra.process.serve_metrics import (
     port_errors,
     serve_metrics,
 )
+from tests.wait_until import PATIENCE_S
 
 
 class Stage:
@@ -33,7 +34,7 @@ class Stage:
 
     def __call__(self) -> Health:
         self.is_asked.set()
-        assert self.may_answer.wait(30)
+        assert self.may_answer.wait(PATIENCE_S)
         return self.health
 
 
@@ -55,7 +56,7 @@ def ask(server: MetricsServer, path: str, accept: str = "*/*", method: str = "GE
     url = f"http://{LOOPBACK}:{server.port}{path}"
     request = urllib.request.Request(url, headers={"Accept": accept}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -143,11 +144,11 @@ def test_the_port_is_free_after_a_stop(stage: Stage) -> None:
 def test_requests_at_once_are_bounded(server: MetricsServer, stage: Stage) -> None:
     """Hanging clients occupy at most this many threads; when they leave, others are answered again."""
     stage.may_answer.clear()
-    held = [socket.create_connection((LOOPBACK, server.port), timeout=30) for _ in range(REQUESTS_AT_ONCE_MAX)]
+    held = [socket.create_connection((LOOPBACK, server.port), timeout=PATIENCE_S) for _ in range(REQUESTS_AT_ONCE_MAX)]
     for each in held:
         each.sendall(b"GET /health HTTP/1.0\r\n\r\n")
-    assert stage.is_asked.wait(30)
-    with socket.create_connection((LOOPBACK, server.port), timeout=30) as one_more:
+    assert stage.is_asked.wait(PATIENCE_S)
+    with socket.create_connection((LOOPBACK, server.port), timeout=PATIENCE_S) as one_more:
         assert _closed_unanswered(one_more)
     stage.may_answer.set()
     for each in held:

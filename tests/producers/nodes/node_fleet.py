@@ -30,6 +30,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 from tests.wait_until import PATIENCE_S
 
 LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=500.0, retry_ms=5.0, retry_ms_max=20.0)
+PATIENT = TransitionLimits(prepare_ms=int(1_000 * PATIENCE_S), resend_ms=200)  # No plan is aborted for being slow.
 
 
 @dataclass
@@ -57,8 +58,14 @@ class NodeFleet:
     ``between`` are those of single links, by caller and called node; the caller's name comes first.
     """
 
-    def __init__(self, configuration: OverlayConfiguration, delays_s: dict[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        configuration: OverlayConfiguration,
+        delays_s: dict[str, float] | None = None,
+        limits: TransitionLimits | None = None,
+    ) -> None:
         self.configuration = configuration
+        self.limits = limits or TransitionLimits(resend_ms=200)
         self.nodes: dict[str, BrokerNode] = {}
         self.ports: dict[str, MemoryPorts] = {}
         self.proxies: dict[str, LinkProxy] = {}
@@ -141,7 +148,7 @@ class NodeFleet:
 
     async def all_confirmed(self) -> None:
         """Wait until everything that clients want is confirmed, and each publisher is known everywhere."""
-        while not all(_is_confirmed(node) for node in self.nodes.values()):
+        while not all(is_confirmed(node) for node in self.nodes.values()):
             await asyncio.sleep(0.01)
 
     async def all_measured(self) -> None:
@@ -176,7 +183,7 @@ class NodeFleet:
             f"plan-{self._plans}", before.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),
             begun_by="test", brokers_lost=tuple(sorted(change.lost)), moves=tuple(moves),
         )  # fmt: skip
-        transition = Transition(target.as_target(plan, before), target, TransitionLimits(resend_ms=200), 1, change)
+        transition = Transition(target.as_target(plan, before), target, self.limits, 1, change)
         self._act(transition.start(self._now_ms()))
         while not transition.is_done:
             for result in self._results():
@@ -225,7 +232,8 @@ class NodeFleet:
         return int(time.time() * 1_000)
 
 
-def _is_confirmed(node: BrokerNode) -> bool:
+def is_confirmed(node: BrokerNode) -> bool:
+    """Return True if everything that clients of a node want is confirmed, and its publisher is known everywhere."""
     known = cast(Any, node.core).routing.interests.locals.values()
     confirmed_count = sum(local.is_confirmed for local in known)
     return confirmed_count == node.clients.interest_count > 0 and node.clients.are_publishers_known

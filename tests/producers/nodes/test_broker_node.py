@@ -15,7 +15,7 @@ from regraft.schemas.plan import ClientMove, PlanPhase
 from regraft.schemas.telemetry import BLOCK_SIZE
 from tests.producers.drive_plan import random_swaps
 from tests.producers.nodes.memory_connector import MemoryConnector
-from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
+from tests.producers.nodes.node_fleet import PATIENT, NodeFleet, NodeLedger
 from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03", "b04")
@@ -26,7 +26,7 @@ class MemorySite:
     """A fleet whose brokers are in memory, and a client at each of them."""
 
     def __init__(self, configuration: OverlayConfiguration = LINE) -> None:
-        self.fleet = NodeFleet(configuration)
+        self.fleet = NodeFleet(configuration, limits=PATIENT)
         self.connectors = {broker: MemoryConnector() for broker in configuration.brokers}
         self.published = dict.fromkeys(configuration.brokers, 0)
 

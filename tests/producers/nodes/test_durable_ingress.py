@@ -18,7 +18,7 @@ from regraft.schemas.plan import PlanPhase
 from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
-from tests.producers.nodes.node_fleet import NodeFleet
+from tests.producers.nodes.node_fleet import PATIENT, NodeFleet, is_confirmed
 from tests.wait_until import PATIENCE_S
 
 BROKERS = ("b01", "b02", "b03")
@@ -28,7 +28,7 @@ STREAM = "ORDERS"
 
 def run_fleet(connectors: dict[str, Connector], steps: Callable[[NodeFleet], Awaitable[None]]) -> None:
     async def go() -> None:
-        fleet = NodeFleet(LINE)
+        fleet = NodeFleet(LINE, limits=PATIENT)
         try:
             await fleet.begin(connectors)
             await asyncio.wait_for(steps(fleet), PATIENCE_S)
@@ -58,9 +58,8 @@ def test_a_receipt_waits_for_the_neighbour() -> None:
     connectors["b03"].want("data")
 
     async def steps(fleet: NodeFleet) -> None:
-        while not fleet.nodes["b01"].clients.are_publishers_known or not fleet.nodes["b03"].clients.interest_count:
+        while not fleet.nodes["b01"].clients.are_publishers_known or not is_confirmed(fleet.nodes["b03"]):
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
         connectors["b01"].publish_locally(LocalMessage("other", b"", receipt=1))
         while connectors["b01"].released != [1]:
             await asyncio.sleep(0.01)
