@@ -12,13 +12,13 @@ from regraft.producers.emulator.emulator_metrics import EmulatorHealth, Emulator
 from regraft.producers.run_emulator import WallClockEmulator
 from regraft.schemas.command import Command, CommandPhase
 from tests.infra.test_serve_metrics import ask
-from tests.producers.test_run_emulator import INVENTORY, MemoryEmulatorPorts, settings
-from tests.wait_until import wait_until
+from tests.producers.test_run_emulator import INVENTORY, MemoryEmulatorPorts, StopAfter, settings
+from tests.wait_until import PATIENCE_S, wait_until
 
 
 def test_a_run_can_be_scraped_while_it_lasts(tmp_path: Path) -> None:
     """It is ready once traffic runs, with the ledger's counts; afterwards it is not ready but healthy."""
-    metrics, health, stop = EmulatorMetrics(), EmulatorHealth(30.0), threading.Event()
+    metrics, health, stop = EmulatorMetrics(), EmulatorHealth(PATIENCE_S), threading.Event()
     ports = MemoryEmulatorPorts()
     ports.waiting.append(Command("plan", CommandPhase.ABORT, INVENTORY.brokers[0], 0, 1))
     emulator = WallClockEmulator(settings(tmp_path), INVENTORY, ports, metrics, health)
@@ -31,7 +31,7 @@ def test_a_run_can_be_scraped_while_it_lasts(tmp_path: Path) -> None:
         assert ask(server, "/ready")[0] == 200
         assert 'regraft_emulator_brokers{epoch="0"} 8.0' in ask(server, "/metrics")[2]
         stop.set()
-        running.join(60)
+        running.join(PATIENCE_S)
         assert ask(server, "/ready")[0] == 503
         assert ask(server, "/health")[0] == 200
     account = emulator.finish({})
@@ -71,10 +71,9 @@ def test_a_fast_clock_runs_more_time_and_stays_clean(tmp_path: Path) -> None:
     origin_ms = time.time_ns() // 1_000_000
     clock = RunClock(origin_ms, 20.0)
     chosen = replace(settings(tmp_path), clock=clock, flush_ms=1_000.0, drain_s_max=600.0)
-    ports, stop = MemoryEmulatorPorts(), threading.Event()
+    ports = MemoryEmulatorPorts()
     emulator = WallClockEmulator(chosen, INVENTORY, ports)
-    threading.Timer(1.5, stop.set).start()
-    emulator.run(stop)
+    emulator.run(StopAfter(15))
     account = emulator.finish({})
     assert account.final
     assert account.is_clean
