@@ -18,6 +18,7 @@ settings.register_profile("regraft", deadline=None)
 settings.load_profile("regraft")
 
 SPELT = re.compile(r"mark\.(stack|spark)")  # The Makefile searches for this.
+SERVERS = {"kafka", "valkey"}  # Fixtures that start one.
 
 # Child processes import this checkout, no matter what is installed or what their working directory contains.
 CHECKOUT = str(Path(__file__).parents[1])
@@ -50,11 +51,23 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse marks that `make test` would overlook: it finds tests with servers by searching files for their mark."""
-    marked = {item.path for item in items if any(item.get_closest_marker(mark) for mark in ("stack", "spark"))}
+    """Refuse marks that `make test` would overlook, as it searches files for them, and servers without a mark."""
+    marked = {item.path for item in items if _is_marked(item)}
     hidden = sorted(str(path) for path in marked if not SPELT.search(path.read_text(encoding="utf-8")))
     if hidden:
         raise pytest.UsageError(f"{', '.join(hidden)}: write pytest.mark.stack or pytest.mark.spark in the file itself")
+    if unmarked := sorted(item.nodeid for item in items if _starts_server(item) and not _is_marked(item)):
+        raise pytest.UsageError(f"{', '.join(unmarked)}: mark it with pytest.mark.stack, as it starts a server")
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(mark) for mark in ("stack", "spark"))
+
+
+def _starts_server(item: pytest.Item) -> bool:
+    """Return True if a test uses a fixture that starts a server, and not a parameter of that name."""
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return not SERVERS.isdisjoint(set(getattr(item, "fixturenames", ())) - set(parameters))
 
 
 @pytest.fixture(autouse=True)

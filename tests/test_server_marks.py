@@ -7,6 +7,16 @@ from pathlib import Path
 import pytest
 
 CONFTEST = "from tests.conftest import pytest_collection_modifyitems\n"
+FIXTURE = "@pytest.fixture\ndef kafka():\n    pass\n"
+
+
+def collected(directory: Path, trial: str) -> tuple[int, str]:
+    """Return the exit code of a run of one file of tests, and what it has printed."""
+    (directory / "conftest.py").write_text(CONFTEST)
+    (directory / "test_trial.py").write_text(f"import pytest\n\n{trial}")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rootdir", str(directory), "."]
+    answer = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return answer.returncode, answer.stdout + answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -15,9 +25,22 @@ CONFTEST = "from tests.conftest import pytest_collection_modifyitems\n"
 )
 def test_a_mark_is_spelt_in_its_file(tmp_path: Path, mark: str, exit_code: int) -> None:
     """A mark that a search of the file does not find would exclude its test from every run."""
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_trial.py").write_text(f"import pytest\n\n@{mark}\ndef test_one():\n    pass\n")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rootdir", str(tmp_path), "."]
-    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert answer.returncode == exit_code, answer.stdout + answer.stderr
-    assert ("test_trial.py: write pytest.mark.stack" in answer.stderr + answer.stdout) == bool(exit_code)
+    code, printed = collected(tmp_path, f"@{mark}\ndef test_one():\n    pass\n")
+    assert code == exit_code, printed
+    assert ("test_trial.py: write pytest.mark.stack" in printed) == bool(exit_code)
+
+
+@pytest.mark.parametrize(
+    ("before", "exit_code"),
+    [
+        (f"{FIXTURE}\n@pytest.mark.stack\n", 0),
+        ("@pytest.mark.parametrize('kafka', ['a name'])\n", 0),
+        (f"{FIXTURE}\n", pytest.ExitCode.USAGE_ERROR),
+    ],
+    ids=["marked", "parameter", "unmarked"],
+)
+def test_a_test_that_starts_a_server_is_marked(tmp_path: Path, before: str, exit_code: int) -> None:
+    """Among those that run at the lowest priority, next to servers of others, it would be late."""
+    code, printed = collected(tmp_path, f"{before}def test_one(kafka):\n    pass\n")
+    assert code == exit_code, printed
+    assert ("test_one: mark it with pytest.mark.stack" in printed) == bool(exit_code)

@@ -108,6 +108,7 @@ def test_missing_topics_are_named_and_not_created(kafka: RunningKafka) -> None:
         require_topics(kafka.access, "asked", ["west"])
 
 
+@pytest.mark.stack
 def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
     """Extra partitions are for new topics; an old topic is not at error if the fleet has grown."""
     name = topic_name(TELEMETRY, "sized")
