@@ -236,7 +236,7 @@ def test_a_controller_that_must_not_lead_stands_by_and_says_why(
         running.join(60)
 
 
-@pytest.mark.parametrize("ahead_ms", [60_000, -3_600_000])
+@pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000])
 def test_a_leader_with_a_wrong_clock_yields_once_and_else_leads_by_the_time_of_kafka(
     settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
 ) -> None:

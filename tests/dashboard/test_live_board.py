@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.dashboard.live_board import LiveBoard
+from tests.wait_until import PATIENCE_S
 
 SERIES = {"cost": lambda point: point["end"]}
 
@@ -92,11 +93,11 @@ def test_waiting_ends_at_a_change_a_stop_or_a_time_out() -> None:
         waiting = asyncio.create_task(board.wait_beyond(0, 60))
         await asyncio.sleep(0)
         await board.replace({"counts": 1})
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, PATIENCE_S)
         waiting = asyncio.create_task(board.wait_beyond(board.version, 60))
         await asyncio.sleep(0)
         await board.close()
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, PATIENCE_S)
 
     asyncio.run(course())
 

@@ -10,6 +10,7 @@ import pytest
 
 from regraft.infra.local import fetch_jars as module
 from regraft.infra.local.fetch_jars import JarError, JarSet, check_jars, fetch_jars, read_lock, relock
+from tests.wait_until import PATIENCE_S
 
 from .conftest import MavenRepository, jar_set_of
 
@@ -103,7 +104,7 @@ def test_two_set_ups_at_once_fetch_once(maven_repository: MavenRepository, tmp_p
     for child in children:
         child.start()
     for child in children:
-        child.join(60)
+        child.join(PATIENCE_S)
     assert [child.exitcode for child in children] == [0, 0]
     assert check_jars(wanted, tmp_path / "cache" / "jars" / "trial").complete
     assert maven_repository.asked.count(path) == 1

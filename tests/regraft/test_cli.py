@@ -95,7 +95,7 @@ def test_program_lists_all_errors_and_ends_with_2() -> None:
     """From a shell, each error is one line on standard error, without a traceback."""
     wrong = ["--set", "run.seed=x", "--set", "controller.planner=best"]
     command = [sys.executable, "-m", "regraft", "stage", "control", *wrong]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     lines = answer.stderr.splitlines()
     assert len(lines) == 2
@@ -105,7 +105,7 @@ def test_program_lists_all_errors_and_ends_with_2() -> None:
 def test_program_ends_with_2_on_a_wrong_call() -> None:
     """An unknown flag is reported as such."""
     command = [sys.executable, "-m", "regraft", "demo", "--fast"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     assert "--fast" in answer.stderr
 

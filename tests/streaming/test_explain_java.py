@@ -48,6 +48,7 @@ LIMITS = ("spark.driver_memory_mb", "streaming.records_per_trigger_max or stream
 def test_an_ended_java_is_named_with_what_to_do(java: Any, command: str, what: str, names: tuple[str, ...]) -> None:
     """Spark's exit code for lack of memory, a kill, a crash, and any other end; a supervisor may start again."""
     java(command)
+    explain_java.SparkContext._gateway.proc.wait()
     error = java_error(SILENT, "512m", SETTINGS)
     assert error is not None
     assert error.exit_code == EXIT_FAILED
@@ -67,7 +68,7 @@ def test_an_ended_java_is_named_with_what_to_do(java: Any, command: str, what: s
 def test_what_an_ended_java_causes_is_not_reported_instead(java: Any, caused: Exception) -> None:
     """A refused connection is no wrong address, and no reason to refuse a restart."""
     java("kill -KILL $$")
-    explain_java.SparkContext._gateway.proc.wait(20)
+    explain_java.SparkContext._gateway.proc.wait()
     with pytest.raises(StreamingJobError, match="Java was killed") as raised, java_explained(SETTINGS):
         raise caused
     assert raised.value.exit_code == EXIT_FAILED
@@ -91,6 +92,6 @@ def test_a_query_without_memory_is_named_while_java_runs() -> None:
 def test_other_errors_are_not_replaced(java: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors stay as they are if Java runs and memory is not the cause."""
     monkeypatch.setattr(explain_java, "END_S_MAX", 0.01)
-    java("sleep 60")
+    java("exec sleep 600")
     assert java_error(SILENT, "1g", SETTINGS) is None
     assert java_error(explained(ValueError("topic t was deleted"), SETTINGS), "1g", SETTINGS) is None
