@@ -224,7 +224,9 @@ def test_an_unclean_ledger_degrades() -> None:
 
 
 def _write(directory: Path, view: LiveView) -> None:
-    (directory / "controller.json").write_bytes(encode_view(view))
+    file = directory / "controller.json"
+    file.write_bytes(encode_view(view))
+    os.utime(file, (view.time_ms / 1000, view.time_ms / 1000))
 
 
 def _run(directory: Path, *more: str) -> tuple[int, str]:
@@ -232,15 +234,16 @@ def _run(directory: Path, *more: str) -> tuple[int, str]:
     return answer.exit_code, answer.stdout
 
 
-def _now() -> LiveView:
-    now_ms = int(time.time() * 1000)
-    return controller(time_ms=now_ms, window=shown_window(now_ms - 2_000))
+def _fresh() -> LiveView:
+    """Return a view that is fresh for an hour: a busy machine may read it late."""
+    time_ms = int(time.time() * 1000) + 3_600_000
+    return controller(time_ms=time_ms, window=shown_window(time_ms - 2_000))
 
 
 def test_the_command_reads_status_files_and_returns_the_verdict(tmp_path: Path) -> None:
     """The exit code is 0 if healthy, otherwise 1; the first line is the verdict, in plain text without a terminal."""
     assert _run(tmp_path)[0] == 1
-    _write(tmp_path, _now())
+    _write(tmp_path, _fresh())
     code, text = _run(tmp_path)
     assert code == 0
     assert text.splitlines()[0] == "healthy"
@@ -255,7 +258,7 @@ def test_the_command_reads_status_files_and_returns_the_verdict(tmp_path: Path) 
 
 def test_an_unreachable_live_view_is_reported_and_files_are_read(tmp_path: Path) -> None:
     """There is one short try; the line about the source gives the reason."""
-    _write(tmp_path, _now())
+    _write(tmp_path, _fresh())
     code, text = _run(tmp_path, "--set", "redis.url=redis://127.0.0.1:1/0")
     assert code == 0
     assert "(the live view cannot be reached: " in text
@@ -263,7 +266,7 @@ def test_an_unreachable_live_view_is_reported_and_files_are_read(tmp_path: Path)
 
 def test_a_view_of_a_newer_version_is_reported_in_one_sentence(tmp_path: Path) -> None:
     """An older Regraft does not judge a view that it cannot interpret."""
-    _write(tmp_path, replace(_now(), version=VIEW_VERSION + 1))
+    _write(tmp_path, replace(_fresh(), version=VIEW_VERSION + 1))
     code, text = _run(tmp_path)
     assert code == 1
     reason = f"it has version {VIEW_VERSION + 1}, but this version of Regraft reads versions up to {VIEW_VERSION}"
@@ -281,7 +284,7 @@ def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
         assert code == 1
         assert "(the live view of regraft is empty)" in text
         client = redis.Redis.from_url(url)
-        ValkeyView(client, "regraft").publish(_now(), 0)
+        ValkeyView(client, "regraft").publish(_fresh(), 0)
         client.set("regraft:live:alerts", json.dumps({"active": [{"severity": "warning", "text": "queue grows"}]}))
         code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
         client.close()
