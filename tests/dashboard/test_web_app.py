@@ -53,7 +53,7 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
     def make(**given: Any) -> Desk:
         source, sent = MemorySource(), []  # type: ignore[var-annotated]
         source.texts = view_texts({**proposed_document(), "time_ms": time.time_ns() // 1_000_000})
-        options = {"secret": SECRET, "host_names": ("testserver",), "poll_ms": 50, "stale_ms": 1000} | given
+        options = {"secret": SECRET, "host_names": ("testserver",), "poll_ms": 50, "stale_ms": 60_000} | given
         settings = DashboardSettings(bootstrap="none", inventory_path=tmp_path / "none.json", **options)
         errors: list[str] = []
 
@@ -322,8 +322,9 @@ def test_programs_get_the_whole_state(open_desk: Callable[..., Desk]) -> None:
 
 def test_it_is_ready_only_while_the_view_is_live(open_desk: Callable[..., Desk]) -> None:
     """A restart does not bring Valkey back: healthy, but not ready, with the reason."""
-    desk = open_desk()
-    assert (desk.client.get("/health").status_code, desk.client.get("/ready").status_code) == (200, 200)
+    live = open_desk()
+    assert (live.client.get("/health").status_code, live.client.get("/ready").status_code) == (200, 200)
+    desk = open_desk(stale_ms=1000)
     wait_until(lambda: desk.client.get("/ready").status_code == 503)  # The controller writes nothing more.
     assert desk.client.get("/ready").json()["errors"][0].startswith("the controller last wrote the live view ")
     assert desk.client.get("/health").json() == {"is_ready": False, "errors": []}
