@@ -29,8 +29,13 @@ class _Output(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SILENT_S", "LINE_INTERVAL_S", "WAIT_LINE_INTERVAL_S", "TICK_S"):
-        monkeypatch.setattr(shown_progress, name, 0.001)
+    for name, value_s in {
+        "SILENT_S": 0.001,
+        "TICK_S": 0.001,
+        "LINE_INTERVAL_S": 0.0,
+        "WAIT_LINE_INTERVAL_S": 0.0,
+    }.items():
+        monkeypatch.setattr(shown_progress, name, value_s)
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
