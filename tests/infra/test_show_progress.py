@@ -29,12 +29,8 @@ class _Output(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value_s in {
-        "SILENT_S": 0.001,
-        "TICK_S": 0.001,
-        "LINE_INTERVAL_S": 0.0,
-        "WAIT_LINE_INTERVAL_S": 0.0,
-    }.items():
+    quick = {"SILENT_S": 0.001, "TICK_S": 0.001, "LINE_INTERVAL_S": 0.0, "WAIT_LINE_INTERVAL_S": 0.0}
+    for name, value_s in quick.items():
         monkeypatch.setattr(shown_progress, name, value_s)
 
 

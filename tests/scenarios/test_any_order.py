@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import os
 import random
 import subprocess
@@ -182,7 +183,7 @@ def test_a_failing_run_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TreeChange, "must_hold", lambda *_: False)
     runs = (run(gentle_spec(seed, TREE)) for seed in range(200))
     failing = next(one for one in runs if one.kind == "out_of_order")
-    shortest = RunShrinker(failing, 20.0).shrink()
+    shortest = RunShrinker(failing, math.inf).shrink()
     assert shortest.kind == "out_of_order"
     assert len(shortest.actions) <= min(len(failing.actions) / 4, 100)
     assert trace_of(shortest)[-1].strip().startswith("out_of_order")

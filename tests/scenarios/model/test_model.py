@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from regraft.producers.brokers.command_fence import CommandFence
@@ -20,7 +22,7 @@ from tests.scenarios.model.tree_scenarios import TREES
 
 BY_NAME = {scenario.name: scenario for scenario in TREES + RINGS + SCOTS}
 SMALL = [name for name, scenario in BY_NAME.items() if not scenario.is_large]
-BOUNDS = Bounds(states_max=2_000_000, seconds_max=300.0)
+BOUNDS = Bounds(states_max=2_000_000, seconds_max=math.inf)
 
 
 @pytest.mark.parametrize("name", SMALL)
