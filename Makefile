@@ -56,15 +56,17 @@ LONGEST := tests/streaming/test_run_job.py tests/regraft/demo/test_demo_stack.py
 WITH_SPARK = $(LONGEST) $$(grep -rlE 'mark\.spark' tests --include='test_*.py' | grep -vxF $(LONGEST:%=-e %))
 
 # Half of the time, tests with servers wait, and those with Spark a fifth of it: the quick ones run beside them, at the lowest
-# priority, so that they fill these gaps and delay nobody. What they print comes in one piece, at their end.
+# priority, so that they fill these gaps and delay nobody. What they print comes in one piece, at their end. Beside Spark
+# they may get a hundredth of a core for minutes, which no test mistakes for hanging.
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
 	@mkdir -p out && rm -f $(SKIPS_FILE)
 	$(MAKE) --no-print-directory --jobs 2 test-quick test-real
 
+test-quick: export PATIENCE_S := 1200
 test-quick: dev
 	nice -n 19 $(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n logical --dist worksteal \
-		> out/quick-tests.txt 2>&1; code=$$?; cat out/quick-tests.txt; exit $$code
+		--timeout 3600 > out/quick-tests.txt 2>&1; code=$$?; cat out/quick-tests.txt; exit $$code
 
 test-real: dev
 	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile $(WITH_SERVERS)
