@@ -30,7 +30,7 @@ from regraft.schemas.live_view import LiveView, LiveViewError, decode_view
 from regraft.schemas.plan import Plan
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY
-from tests.wait_until import wait_until
+from tests.wait_until import PATIENCE_S, wait_until
 
 
 class HangingPlans(MemoryPlans):
@@ -39,7 +39,7 @@ class HangingPlans(MemoryPlans):
     may_return = threading.Event()
 
     def load(self) -> list[Plan] | None:
-        assert self.may_return.wait(60)
+        assert self.may_return.wait(PATIENCE_S)
         return super().load()
 
 
@@ -112,7 +112,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControllerSetti
 
 def _status(settings: ControllerSettings, path: str) -> int:
     try:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{settings.metrics_port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{settings.metrics_port}{path}", timeout=PATIENCE_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -144,7 +144,7 @@ def test_a_hanging_loop_is_unhealthy_until_it_continues(
     HangingPlans.may_return.set()
     wait_until(lambda: _status(settings, "/health") == _status(settings, "/ready") == 200)
     stop.set()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert _status(settings, "/health") == 0
 
@@ -169,7 +169,7 @@ def test_the_controller_uses_the_runs_clock(settings: ControllerSettings, tmp_pa
     thread.start()
     wait_until((tmp_path / "controller.json").exists)
     stop.set()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     shown = (tmp_path / "controller.json").read_text()
     started_ms = int(shown.split('"started_ms": ')[1].split(",")[0])
     assert before_ms <= started_ms <= clock.now_ms()
@@ -196,7 +196,7 @@ def test_a_deposed_leader_stands_by_and_leads_again(
     monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
     wait_until(lambda: shows(False, "this one", 7))
     stop.set()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -212,7 +212,7 @@ def test_a_leader_that_brokers_do_not_obey_begins_a_higher_term(
     thread.start()
     wait_until(lambda: (view := shown(own)) is not None and (view.is_standby, view.term) == (False, 41))
     stop.set()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -233,7 +233,7 @@ def test_a_controller_that_must_not_lead_stands_by_and_says_why(
         wait_until(lambda: _status(settings, "/ready") == 200)
     finally:
         stop.set()
-        running.join(60)
+        running.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000])
@@ -259,4 +259,4 @@ def test_a_leader_with_a_wrong_clock_yields_once_and_else_leads_by_the_time_of_k
         assert ("ahead of" if ahead_ms > 0 else "behind") in because
     finally:
         stop.set()
-        running.join(60)
+        running.join(PATIENCE_S)

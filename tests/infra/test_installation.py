@@ -17,6 +17,7 @@ from regraft.commands.stage_command import StageName
 from regraft.infra.local.find_java import SUPPORTED_VERSIONS
 from regraft.inventories.write_node_files import SETTINGS
 from regraft.settings.run_settings import load_settings
+from tests.wait_until import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "infra" / "systemd"
@@ -102,7 +103,7 @@ def test_a_controller_runs_as_any_user_with_nothing_but_its_run_directory(tmp_pa
         if "kafka_read_failed" in line or len(lines) > 50:
             break
     stage.terminate()
-    rest, _ = stage.communicate(timeout=60)
+    rest, _ = stage.communicate(timeout=PATIENCE_S)
     assert "kafka_read_failed" in lines[-1], "".join(lines) + rest
     assert stage.returncode == 0, rest
 

@@ -13,6 +13,7 @@ import regraft.infra.process.run_tasks
 from lab.tests.psoop.small_evaluation import changed
 from regraft.infra.process.run_tasks import ReportWork, progress_text, run_tasks
 from regraft_lab.psoop.run_task import TaskResult, run_task
+from tests.wait_until import PATIENCE_S
 
 TASKS = [
     changed(topology=topology, variants=("random_tree", "swap_links_ci"), regime_ticks=1_000) for topology in range(3)
@@ -130,5 +131,5 @@ def test_sigterm_ends_a_run_in_order(tmp_path: Path) -> None:
         assert run.stdout is not None
         assert run.stdout.readline() == "running\n"
         run.terminate()
-        _, complaint = run.communicate(timeout=60)
+        _, complaint = run.communicate(timeout=PATIENCE_S)
     assert (run.returncode, complaint) == (143, "")

@@ -10,7 +10,9 @@ CHECKOUT = Path(__file__).parents[2]
 FOLDERS = ("schemas", "overlay", "producers", "streaming", "controller", "alerts", "dashboard", "infra")
 
 
-def run_installed(installed: Path, folder: Path, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+def run_installed(
+    installed: Path, folder: Path, *arguments: str, timeout_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run it out of reach of the checkout: in ``folder``, without this process's paths."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(

@@ -47,5 +47,5 @@ def _run_all(directory: Path, log: Path, output: list[str]) -> list[dict[str, An
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("REGRAFT_", "REDIS_"))}
     environment = {**inherited, "REGRAFT_KAFKA_BOOTSTRAP": "127.0.0.1:1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.regraft.run_every_command", str(directory), str(log), *output]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=500)
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return list(json.loads(answer.stdout))

@@ -25,6 +25,7 @@ from tests.producers.nodes.connector_brokers import (
     OldMqttBroker,
     Received,
 )
+from tests.wait_until import PATIENCE_S
 
 KINDS: dict[str, type[ConnectorBroker]] = {
     "memory": MemoryBroker,
@@ -35,7 +36,6 @@ KINDS: dict[str, type[ConnectorBroker]] = {
     "amqp": AmqpBroker,
 }
 STEPS_S_MAX = 180.0
-WAIT_S_MAX = 60.0
 Steps = Callable[[Any, Received], Awaitable[None]]
 
 
@@ -88,7 +88,7 @@ def needs(kind: str) -> None:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition."""
-    async with asyncio.timeout(WAIT_S_MAX):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -16,8 +16,7 @@ from regraft.infra.kafka.kafka_clients import is_kafka_ready
 from regraft.infra.local.valkey_server import is_redis_ready
 from regraft.infra.process.find_port import LOOPBACK, choose_ports
 from regraft.settings.run_settings import load_settings
-
-ENOUGH_S = 120.0
+from tests.wait_until import PATIENCE_S
 
 
 def command(directory: Path, kafka_port: int, valkey_port: int) -> list[str]:
@@ -54,10 +53,10 @@ def test_other_commands_find_the_servers_until_ctrl_c(tmp_path: Path) -> None:
         assert not is_redis_ready(f"redis://{LOOPBACK}:{valkey_port}/0")
         children = psutil.Process(servers.pid).children(recursive=True)
         servers.send_signal(signal.SIGINT)
-        _, printed = servers.communicate(timeout=ENOUGH_S)
+        _, printed = servers.communicate(timeout=PATIENCE_S)
         assert servers.returncode == 0, printed
         assert "Both have stopped." in printed
-    _, alive = psutil.wait_procs(children, timeout=ENOUGH_S)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
     assert not is_kafka_ready(found.kafka.access, 0.5)
 
@@ -69,7 +68,7 @@ def test_a_port_in_use_is_reported_in_one_sentence(tmp_path: Path) -> None:
         rival.listen()
         port = rival.getsockname()[1]
         answer = subprocess.run(
-            command(tmp_path, port, port), capture_output=True, text=True, timeout=ENOUGH_S, check=False
+            command(tmp_path, port, port), capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     assert answer.returncode == 1
     (line,) = [line for line in answer.stderr.splitlines() if str(port) in line]

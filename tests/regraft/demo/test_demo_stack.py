@@ -12,6 +12,7 @@ from regraft.infra.process.find_port import choose_ports
 from regraft.producers.recordings.read_recording import open_recording
 from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
 from tests.regraft.run_installed import CHECKOUT, run_installed
+from tests.wait_until import PATIENCE_S
 
 
 def _regraft(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
@@ -124,7 +125,9 @@ def _check_plans(run_directory: Path) -> None:
 def test_a_missing_kafka_is_reported_in_one_sentence(tmp_path: Path) -> None:
     """A wrong address ends with code 1 and what to do, not with a page of connection errors."""
     address = f"127.0.0.1:{choose_ports(1)[0]}"
-    answer = _regraft("run", "--emulate", "--bootstrap", address, "--set", f"run.directory={tmp_path}", timeout_s=60)
+    answer = _regraft(
+        "run", "--emulate", "--bootstrap", address, "--set", f"run.directory={tmp_path}", timeout_s=PATIENCE_S
+    )
     assert answer.returncode == 1
     assert answer.stderr.count("\n") == 1
     assert f"port {address.rpartition(':')[2]} of 127.0.0.1" in answer.stderr
