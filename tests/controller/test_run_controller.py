@@ -101,6 +101,7 @@ class OnlyCandidate:
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControllerSettings:
     monkeypatch.setattr(regraft.controller.run_controller, "KafkaLinks", MemoryLinks)
+    monkeypatch.setattr(regraft.controller.run_controller, "SILENCE_S_MAX", PATIENCE_S)
     monkeypatch.setattr(regraft.controller.run_controller, "Leadership", OnlyCandidate)
     monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
     monkeypatch.setattr(OnlyCandidate, "newest", LeaderTerm(6, "another", 0))
