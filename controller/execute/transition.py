@@ -136,8 +136,7 @@ class Transition:
         self._lost: set[str] = set()  # Brokers found dead since the plan began, by witnesses or the controller.
         self._declared: set[str] = set()  # Those among them that the controller has declared dead: they are not asked.
         self._control_messages: dict[str, int] = {}
-        self._answered_ms: dict[str, int] = {}  # When each broker last answered any command of this plan.
-        self._begun_ms = 0
+        self._unanswered_ms: dict[str, int] = {}  # When brokers were asked that have answered nothing since.
         self._asked_ms = 0
         self._asked_all_ms = 0
         self._phase_since_ms = 0
@@ -177,15 +176,13 @@ class Transition:
         """Begin a plan that has not been sent to any broker."""
         changes = changes_text(self.plan, has_places=self._target.HAS_SLOTS)
         text = f"{self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
-        self._begun_ms = now_ms
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
         # The event follows the record, so that nothing is reported that might not have happened.
         return [effects[0], self._event(EventKind.PLAN_STARTED, Severity.INFO, now_ms, text), *effects[1:]]
 
     def resume(self, now_ms: int) -> list[TransitionEffect]:
         """Resume after a restart of the controller: repeat the commands of the persisted phase."""
-        self._begun_ms = now_ms
-        self._answered_ms.clear()
+        self._unanswered_ms.clear()
         self._phase_since_ms = now_ms
         return self._ask(now_ms)
 
@@ -216,7 +213,7 @@ class Transition:
         if self.is_done:
             return {}
         limit_ms = max(UNANSWERED_LIMITS * self.limits.of(self.plan.phase), UNANSWERED_MS_MIN)
-        silent_ms = {one: now_ms - self._answered_ms.get(one, self._begun_ms) for one in self.waiting_for}
+        silent_ms = {broker: now_ms - self._unanswered_ms.get(broker, now_ms) for broker in self.waiting_for}
         return {broker: since_ms for broker, since_ms in silent_ms.items() if since_ms > limit_ms}
 
     @property
@@ -227,7 +224,7 @@ class Transition:
         """Process a broker's answer; late, repeated and foreign answers change nothing."""
         if self.is_done or self.foreign_part(result):
             return []
-        self._answered_ms[result.broker] = now_ms
+        self._unanswered_ms.pop(result.broker, None)
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
         self._note_claims(result, now_ms)
@@ -256,8 +253,8 @@ class Transition:
     def _confirm_claims(self, now_ms: int) -> list[TransitionEffect]:
         """Continue without brokers that a neighbour reports dead and that answer nothing: silence is a witness, too."""
         for peer in self._claimed.keys() & set(self.waiting_for):
-            heard_ms = max(self._answered_ms.get(peer, self._begun_ms), self._claimed_ms[peer], self._begun_ms)
-            if now_ms - heard_ms > CLAIMED_UNANSWERED_MS:
+            since_ms = max(self._unanswered_ms.get(peer, now_ms), self._claimed_ms[peer])
+            if now_ms - since_ms > CLAIMED_UNANSWERED_MS:
                 self._lost.add(peer)
         return self._enter_answered(now_ms)
 
@@ -356,6 +353,8 @@ class Transition:
         if phase is None:
             return []
         asked = self.waiting_for if brokers is None else brokers
+        for broker in asked:
+            self._unanswered_ms.setdefault(broker, now_ms)
         return [SendCommand(self.command_of(phase, broker)) for broker in asked]
 
     def command_of(self, phase: CommandPhase, broker: str) -> Command:

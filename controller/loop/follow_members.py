@@ -7,7 +7,7 @@ overlay and removing them belongs to :mod:`controller.loop.repair_overlay`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from msgspec.structs import replace
 
@@ -80,6 +80,7 @@ class BrokerActivity:
 
 
 NAMED_MAX = 5
+DOUBTED_MS = 20_000  # After too many brokers seemed dead, until all that live have been heard again.
 SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All other states are reported as information.
 
 
@@ -107,6 +108,7 @@ class FollowMembers:
         self._claims = runner.claims
         self._lost_since_ms: dict[str, int] = {}
         self._doubted: dict[str, frozenset[str]] = {}  # By what they do, the brokers in doubt, to report each once.
+        self._doubted_ms: dict[str, int] = {}  # When there was doubt last.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Process orders, announcements, reports and windows, and change the members they concern."""
@@ -169,10 +171,8 @@ class FollowMembers:
     def _judge_unanswering(self, state: LoopState, now_ms: int) -> None:
         """Declare brokers dead that answer no command, though windows may hear them: plans would wait forever."""
         unanswering, members = self._runner.unanswering(now_ms), state.fleet.members
-        if len(unanswering) > self._settings.deaths_share_max * len(state.plan_log.present.brokers):
-            self._report_doubt("answer no command", frozenset(unanswering), len(state.plan_log.present.brokers), now_ms)
+        if self._is_doubted("answer no command", unanswering.keys(), len(state.plan_log.present.brokers), now_ms):
             return
-        self._doubted.pop("answer no command", None)
         for broker, silent_ms in sorted(unanswering.items()):
             if members[broker].state not in (MemberState.DEAD, MemberState.LEFT):
                 why = f"it has answered no command for {silent_ms / 1000:g} s"
@@ -192,11 +192,8 @@ class FollowMembers:
         }
         doubtful = frozenset(silent) | (frozenset(restarts) - self._restarted.keys())
         self._restarted = {}
-        if len(doubtful) > self._settings.deaths_share_max * len(serving):
-            self._report_doubt("are silent or restarted", doubtful, len(serving), now_ms)
+        if self._is_doubted("are silent or restarted", doubtful, len(serving), now_ms):
             silent, restarts = {}, {one: why for one, why in restarts.items() if one not in doubtful}
-        else:
-            self._doubted.pop("are silent or restarted", None)
         for broker, why in silent.items():
             self._change(
                 died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
@@ -285,6 +282,16 @@ class FollowMembers:
             and not _may_be_in_overlay(broker, state)
         ):
             self._change(entered_state(member, MemberState.LEFT, NEVER_REPORTED, now_ms), state, now_ms)
+
+    def _is_doubted(self, doing: str, gone: Set[str], serving_count: int, now_ms: int) -> bool:
+        """Return True if too many brokers seem dead, or did shortly before: those that live are heard one by one."""
+        if len(gone) > self._settings.deaths_share_max * serving_count:
+            self._report_doubt(doing, frozenset(gone), serving_count, now_ms)
+            self._doubted_ms[doing] = now_ms
+        elif now_ms - self._doubted_ms.get(doing, -DOUBTED_MS) >= DOUBTED_MS:
+            self._doubted.pop(doing, None)
+            return False
+        return True
 
     def _report_doubt(self, doing: str, gone: frozenset[str], serving_count: int, now_ms: int) -> None:
         if gone == self._doubted.get(doing):

@@ -79,3 +79,18 @@ def test_if_most_brokers_answer_nothing_none_is_declared_dead() -> None:
     fleet.run_windows(10)
     assert fleet.lost == frozenset()
     assert fleet.plans[-1].phase is PlanPhase.COMPLETED
+
+
+@pytest.mark.parametrize("deaf_for", [2, 30])
+def test_of_brokers_in_doubt_those_that_are_heard_last_have_their_time(deaf_for: int) -> None:
+    """Answers get through again one after the other: the last two are dead only if that takes long."""
+    fleet = deaf_fleet("b02", "b03", "b04")
+    fleet.dead.add("b01")
+    while not fleet.events_of(EventKind.DEATHS_IMPLAUSIBLE):
+        fleet.run_windows(1)
+    fleet.deaf = {"b03", "b04"}
+    fleet.run_windows(deaf_for)
+    fleet.deaf.clear()
+    fleet.run_windows(1)
+    late = ("b03", "b04") if deaf_for > 2 else ()
+    assert tuple(one for one in ("b03", "b04") if fleet.member(one).deaths_ms) == late
