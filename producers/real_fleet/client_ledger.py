@@ -6,8 +6,9 @@ account, in the form of the emulator's ledger.
 A real broker confirms a subscription only for itself; the overlay confirms it for all brokers. A subscription that has
 received anything is owed what is published after that confirmation. One that has received nothing yet, or is not
 confirmed, is owed what is published later than ``FIRST_S_MAX`` after it began. Both hold until its client leaves. While
-a broker of the overlay is dead or a link is cut, nothing is confirmed, so that time begins when the outage is over. A
-client stays until it has all it is owed, or for ``LEAVE_S_MAX``: what is missing then is lost.
+a broker of the overlay is dead or a link is cut, nothing is confirmed, so that time begins when the outage is over, for
+clients of the dead broker when that is in the overlay again. A client stays until it has all it is owed, or for
+``LEAVE_S_MAX``: what is missing then is lost.
 
 A loss is excused if the dead broker was between publisher and subscriber in an overlay of that time (during a plan
 there are two), and the notification was published between ``BEFORE_DEATH_MS`` before the death and ``AFTER_REPAIR_MS``
@@ -320,7 +321,10 @@ class ClientLedger:
     def _due_ms(self, known: _Subscription) -> float:
         """Return the time from which on a subscription is owed everything, confirmed or not."""
         due_ms = known.begun_ms + FIRST_S_MAX * SECOND_MS
-        outages = [(death.at_ms, death.repaired_ms) for death in self.deaths]
+        outages = [
+            (death.at_ms, death.returned_ms if death.broker == known.home else death.repaired_ms)
+            for death in self.deaths
+        ]
         outages += [(outage.at_ms, outage.until_ms) for outage in self.link_outages]
         for at_ms, over_ms in sorted(outages):
             if at_ms < due_ms < over_ms + FIRST_S_MAX * SECOND_MS:

@@ -182,11 +182,19 @@ def test_only_what_a_death_cut_is_excused() -> None:
 
 
 def test_the_time_to_receive_begins_with_the_repair() -> None:
-    """A subscription during a death is owed nothing before the overlay is repaired, and everything afterwards."""
-    for repaired_ms, lost in ((30_000.0, 0), (25_000.0, 50)):
+    """A subscription during a death is owed nothing before the overlay is repaired, and everything afterwards.
+
+    One at the dead broker is owed nothing before that is in the overlay again.
+    """
+    for home, repaired_ms, returned_ms, lost in (
+        ("b04", 30_000.0, 30_000.0, 0),
+        ("b04", 25_000.0, 25_000.0, 50),
+        ("b03", 15_000.0, 30_000.0, 0),
+        ("b03", 15_000.0, 25_000.0, 50),
+    ):
         ledger = ledger_of(400)
-        ledger.deaths.append(death(repaired_ms, repaired_ms))
-        ledger.begin("late", "p", "b04", 12_000.0)
+        ledger.deaths.append(death(repaired_ms, returned_ms))
+        ledger.begin("late", "p", home, 12_000.0)
         for number in range(400):
             ledger.hand_over("s", number, number * 100.0)
         ledger.leave_all(39_000.0)
