@@ -14,7 +14,7 @@ from regraft.infra.process.run_clock import RunClock
 from regraft.infra.process.serve_metrics import port_errors
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.newcomers import newcomer_of
-from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
+from regraft.producers.emulator.outage_schedule import EMULATED_KINDS, Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, text_errors, with_texts
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
@@ -24,6 +24,15 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE
 EMULATED, NATS, MQTT, AMQP = "emulated", "nats", "mqtt", "amqp"
 REAL_BROKERS = (NATS, MQTT, AMQP)
 BROKERS = (EMULATED, *REAL_BROKERS)
+WITH_AGENTS = (NATS, MQTT)
+
+
+def possible_outages(brokers: str) -> tuple[OutageKind, ...]:
+    """Return the kinds of outages that brokers can have: nodes of real ones share a process, so none hangs."""
+    if brokers not in REAL_BROKERS:
+        return EMULATED_KINDS
+    of_agents = (OutageKind.AGENT,) if brokers in WITH_AGENTS else ()
+    return (OutageKind.DEATH, OutageKind.SLOW, OutageKind.CUT, *of_agents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +101,12 @@ class EmulatorSettings:
     # Mean length of a random outage.
     chaos_for_s: float = 20.0
     # Which kinds occur.
-    chaos_kinds: tuple[str, ...] = tuple(OutageKind)
+    chaos_kinds: tuple[str, ...] = EMULATED_KINDS
     random_outages: Annotated[
         str | None,
         'outages drawn at random, such as "every 20 for 20 until 600 kinds death,slow": the mean pause between two, '
         "and unless other values are given 20 s each on average, without end, of the kinds death, suspension, slow and "
-        "cut; none for none",
+        "cut (real brokers: death, slow, cut and agent); none for none",
     ] = None
     # Largest share of the brokers that may be down at once.
     chaos_down_share_max: float = 0.25
@@ -208,16 +217,9 @@ class EmulatorSettings:
             return [f"brokers is {self.brokers!r}: must be one of {', '.join(BROKERS)}"]
         if self.brokers not in REAL_BROKERS:
             return []
-        errors, kind = [], f"brokers = {self.brokers}"
-        if any(text.strip().startswith(OutageKind.SUSPENSION) for text in self.outages):
-            errors.append(
-                f"outages has a suspension, which {kind} does not support: nodes share a process, so use death"
-            )
-        if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            errors.append(f"random_outages has suspension, which {kind} does not support: add kinds death,slow,cut")
         if self.newcomers:
-            errors.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
-        return errors
+            return [f"newcomers cannot join brokers = {self.brokers}: nodes do not announce themselves yet"]
+        return []
 
     def _outage_errors(self) -> list[str]:
         errors = text_errors(self, EMULATOR_TEXTS) + too_small(
@@ -234,6 +236,16 @@ class EmulatorSettings:
             errors.append(
                 f"random_outages has kinds {', '.join(unknown) or 'nothing'}: some of {', '.join(OutageKind)}"
             )
+        possible = possible_outages(self.brokers)
+        drawn = () if self.chaos_every_s is None else self.chaos_kinds
+        begun = [text.split()[0] for text in self.outages if text.strip()]
+        for name, kinds in (("outages", begun), ("random_outages", drawn)):
+            refused = sorted({kind for kind in kinds if kind in set(OutageKind) and kind not in possible})
+            if refused:
+                errors.append(
+                    f"{name} has {', '.join(refused)}, which brokers = {self.brokers} does not support: "
+                    f"choose kinds of {', '.join(possible)}"
+                )
         checks = [(outage_of, text) for text in self.outages] + [(newcomer_of, text) for text in self.newcomers]
         for check, text in checks:
             try:

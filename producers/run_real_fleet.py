@@ -187,7 +187,7 @@ class RealFleet:
             self._workload.on_burst = self._bursts.note
             self._clients.ledger.watch = self._bursts.meter.note
         rng = random.Random(f"outages {settings.seed}")
-        self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
+        self._outages = FleetOutages(self._nodes, self._clients, outages, settings.chaos, rng, _now_ms)
 
     def _connector_of(self, broker: str) -> Connector:
         return self._kind.connector_of(self._servers[broker], broker)

@@ -77,13 +77,22 @@ class Agent:
 
     async def close(self) -> None:
         """End all clients, and listen no longer."""
+        self._listen_no_longer()
+        for session in self.sessions:
+            session.end("")
+        await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """End as if this process had been killed: what waits in its connections is lost."""
+        self._listen_no_longer()
+        for session in self.sessions:
+            session.abort()
+
+    def _listen_no_longer(self) -> None:
         if self._measuring is not None:
             self._measuring.cancel()
         if self._server is not None:
             self._server.close()
-        for session in self.sessions:
-            session.end("")
-        await asyncio.sleep(0)
 
 
 class _Refusal(asyncio.Protocol):

@@ -188,6 +188,12 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
             self._transport.close()
         self._on_end(self)
 
+    def abort(self) -> None:
+        """End the client and all its connections at once: what waits in them is lost."""
+        for transport in (*self.broker_transports(), *([self._transport] if self._transport else [])):
+            transport.abort()
+        self.end("")
+
     def leave_brokers(self) -> None:
         """End all connections to brokers."""
         for upstream in self.homes.upstreams.values():

@@ -9,6 +9,7 @@ HOLD_OVERFLOW = "hold_overflow"
 EPOCH_UNKNOWN = "epoch_unknown"  # The notification's epoch is retired here, or was never known.
 OUTSIDE = "outside"  # The broker is not part of the notification's overlay.
 BROKER_DIED = "broker_died"  # The notification's path crosses a dead broker.
+AGENT_DIED = "agent_died"  # Its publisher or subscriber is beside an agent that died.
 FROM_THE_DEAD = "from_the_dead"  # The sender's incarnation in that epoch is over.
 
 

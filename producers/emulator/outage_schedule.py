@@ -1,11 +1,12 @@
-"""Which outages happen, and when: brokers that die or hang, links that are slow or cut.
+"""Which outages happen, and when: brokers or agents that die, brokers that hang, links that are slow or cut.
 
 In: texts from settings, or parameters of a random schedule. Out: outages. Their effect on an overlay belongs to
 :mod:`producers.emulator.play_outages`.
 
 A text reads ``KIND TARGETS at SECONDS for SECONDS``, followed by ``by FACTOR`` for a slow link: ``death b03,b07 at 60
-for 60``, ``suspension b01 at 10 for 5``, ``slow b01,b02 at 20 for 10 by 20``, ``cut b01,b02 at 20 for 10``. TARGETS
-names brokers, for a link its two ends, or with ``site:4`` the four brokers that are nearest to one another.
+for 60``, ``suspension b01 at 10 for 5``, ``slow b01,b02 at 20 for 10 by 20``, ``cut b01,b02 at 20 for 10``, ``agent
+b03 at 10 for 5``. TARGETS names brokers (also for the agents beside them), for a link its two ends, or with ``site:4``
+the four brokers that are nearest to one another.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ class OutageKind(StrEnum):
     SUSPENSION = "suspension"
     SLOW = "slow"
     CUT = "cut"
+    AGENT = "agent"
 
     @property
     def is_of_link(self) -> bool:
         """Whether it affects a link, not brokers."""
         return self in (OutageKind.SLOW, OutageKind.CUT)
+
+
+EMULATED_KINDS = tuple(kind for kind in OutageKind if kind is not OutageKind.AGENT)  # Emulated clients have no agents.
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class Chaos:
 
     every_s: float
     for_s: float
-    kinds: tuple[OutageKind, ...] = tuple(OutageKind)
+    kinds: tuple[OutageKind, ...] = EMULATED_KINDS
     down_share_max: float = 0.25
     until_s: float | None = None
 

@@ -42,6 +42,7 @@ OUTAGE_TEXTS = {
     OutageKind.SUSPENSION: ("hangs", "resumes"),
     OutageKind.SLOW: ("link is slow", "link has recovered"),
     OutageKind.CUT: ("link is cut", "link is restored"),
+    OutageKind.AGENT: ("agent is dead", "agent has restarted"),
 }
 
 

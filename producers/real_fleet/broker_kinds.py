@@ -50,14 +50,16 @@ class ServerAddress:
 @dataclass(frozen=True)
 class BrokerKind:
     """One kind of broker. ``start`` runs a server, ``connect`` connects a client, ``connector_of`` makes a node's
-    connector; ``session_of`` is what an agent has for each client, None if clients can have none.
+    connector; ``session_of`` is what an agent has for each client, None if clients can have none, and ``name_of``
+    returns the name under which such a client has connected.
     """
 
     name: str
     start: Callable[[Supervisor, str, Path], ServerAddress]
-    connect: Callable[[str], Awaitable[FleetClient]]
+    connect: Callable[[str, str], Awaitable[FleetClient]]
     connector_of: Callable[[ServerAddress, str], Connector]
     session_of: type[ClientSession[Any]] | None = None
+    name_of: Callable[[Any], str] = str
 
 
 def broker_kind(name: str) -> BrokerKind:
@@ -70,6 +72,7 @@ def broker_kind(name: str) -> BrokerKind:
             NatsClient.connect,
             lambda at, broker: NatsConnector(at.connector_url, broker),
             NatsSession,
+            lambda client: str(client.connect.get("name", "")),
         )
     if name == AMQP:
         from regraft.producers.nodes.amqp.amqp_address import AmqpPlace
@@ -80,7 +83,7 @@ def broker_kind(name: str) -> BrokerKind:
             place = AmqpPlace(exchange_of(at.url), BrokerApi(at.api_url, *login_of("", "")))
             return AmqpConnector(at.connector_url, broker, place=place)
 
-        return BrokerKind(AMQP, RabbitServers().start, AmqpClient.connect, amqp_connector_of)
+        return BrokerKind(AMQP, RabbitServers().start, lambda url, _name: AmqpClient.connect(url), amqp_connector_of)
     from regraft.producers.agents.mqtt_client_side import MqttSession
     from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
     from regraft.producers.real_fleet.mqtt_client import MqttClient
@@ -88,7 +91,9 @@ def broker_kind(name: str) -> BrokerKind:
     def connector_of(at: ServerAddress, broker: str) -> Connector:
         return MqttConnector(at.connector_url, broker, interest_file=at.interest_file, log_file=at.log_file)
 
-    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, connector_of, MqttSession)
+    return BrokerKind(
+        MQTT, _start_mosquitto, MqttClient.connect, connector_of, MqttSession, lambda client: str(client.id)
+    )
 
 
 def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
@@ -127,11 +132,11 @@ class NatsClient:
         self._client = client
 
     @classmethod
-    async def connect(cls, url: str) -> NatsClient:
-        """Connect to a server."""
+    async def connect(cls, url: str, name: str) -> NatsClient:
+        """Connect to a server under a name, and again whenever the connection is cut."""
         import nats
 
-        return cls(await nats.connect(url, max_reconnect_attempts=-1, error_cb=_log_error))
+        return cls(await nats.connect(url, name=name, max_reconnect_attempts=-1, error_cb=_log_error))
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
         """Publish as this publisher; without a name, as whom the broker, or an agent, considers it."""

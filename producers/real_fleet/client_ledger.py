@@ -7,13 +7,13 @@ A real broker confirms a subscription only for itself; the overlay confirms it f
 received anything is owed what is published after that confirmation. One that has received nothing yet, or is not
 confirmed, is owed what is published later than ``FIRST_S_MAX`` after it began. Both hold until its client leaves. While
 a broker of the overlay is dead or a link is cut, nothing is confirmed, so that time begins when the outage is over, for
-clients of the dead broker when that is in the overlay again. A client stays until it has all it is owed, or for
-``LEAVE_S_MAX``: what is missing then is lost.
+clients of the dead broker when that is in the overlay again, for those of a dead agent when they are connected again. A
+client stays until it has all it is owed, or for ``LEAVE_S_MAX``: what is missing then is lost.
 
 A loss is excused if the dead broker was between publisher and subscriber in an overlay of that time (during a plan
 there are two), and the notification was published between ``BEFORE_DEATH_MS`` before the death and ``AFTER_REPAIR_MS``
-after the repair; for clients of the dead broker, until it was in the overlay again. Nothing excuses what is repeated or
-out of order.
+after the repair; for clients of the dead broker, until it was in the overlay again. The death of an agent excuses what
+clients beside it lose until they are connected again. Nothing excuses what is repeated or out of order.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ from itertools import product
 
 import structlog
 
+from regraft.producers.brokers.broker_reports import AGENT_DIED, BROKER_DIED
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.schemas.units import SECOND_MS
 
 log = structlog.get_logger(__name__)
 
+UNKNOWN = "unknown"
 FIRST_S_MAX = 10.0
 LEAVE_S_MAX = 120.0  # Longer than any link is cut.
 LATE_MS_MAX = 4_000.0  # Longer than a plan holds a delivery back.
@@ -66,6 +68,24 @@ class Death:
             return published_ms < self.returned_ms + AFTER_RETURN_MS
         is_apart = any(separates(home, receiver) for separates in self.separations)
         return is_apart and published_ms < self.repaired_ms + AFTER_REPAIR_MS
+
+
+@dataclass
+class AgentDeath:
+    """The death of the agent at a broker: ``is_beside`` says which publishers and subscriptions are beside it.
+
+    ``returned_ms`` is infinite until all of them are connected again.
+    """
+
+    broker: str
+    is_beside: Callable[[str], bool]
+    at_ms: float
+    returned_ms: float = math.inf
+
+    def excuses(self, publisher: str, subscription: str, published_ms: float) -> bool:
+        """Return True if a notification published at that time need not have reached the subscription."""
+        is_around = self.at_ms - BEFORE_DEATH_MS <= published_ms < self.returned_ms + AFTER_RETURN_MS
+        return is_around and (self.is_beside(publisher) or self.is_beside(subscription))
 
 
 @dataclass
@@ -106,6 +126,7 @@ class _Subscription(_Placed):
     Of the numbers between that have not come, ``missing`` are owed, ``not_owed`` may still come.
     """
 
+    name: str
     publisher: str
     begun_ms: float
     first: int | None = None
@@ -122,12 +143,14 @@ class ClientLedger:
 
     def __init__(self) -> None:
         self.deaths: list[Death] = []
+        self.agent_deaths: list[AgentDeath] = []
         self.link_outages: list[LinkOutage] = []
         self._publishers: dict[str, _Publisher] = {}
         self._open: dict[str, _Subscription] = {}
         self._ending: set[str] = set()  # Accounts are closed, but notifications may still arrive.
         self._confirmed_ms: dict[tuple[str, str], float] = {}  # By publisher and broker: since when.
         self._counts: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()  # By reason.
         self._delivery_ms = 0.0
         self._delivered_remote = 0
         self._delivery_ms_max = 0.0
@@ -150,7 +173,7 @@ class ClientLedger:
 
     def begin(self, subscription: str, publisher: str, home: str, now_ms: float) -> None:
         """Note a new subscription to everything of a publisher."""
-        self._open[subscription] = _Subscription([(-math.inf, home)], publisher, now_ms)
+        self._open[subscription] = _Subscription([(-math.inf, home)], subscription, publisher, now_ms)
 
     def note_moved(self, client: str, home: str, now_ms: float) -> None:
         """Note where a publisher or subscription is from now on; nothing for one that has left, or is nowhere yet."""
@@ -214,9 +237,13 @@ class ClientLedger:
         return is_due
 
     def is_late(self, now_ms: float) -> bool:
-        """Return True if deliveries of the last second were late without an outage of a link: the machine is busy."""
-        outages = self.link_outages
-        is_disturbed = any(each.until_ms + FIRST_S_MAX * SECOND_MS > now_ms for each in outages)
+        """Return True if deliveries of the last second were late without such an outage: the machine is busy.
+
+        While links are cut or slow messages wait, and while an agent is dead some at its clients.
+        """
+        over_ms = [outage.until_ms for outage in self.link_outages]
+        over_ms += [death.returned_ms for death in self.agent_deaths]
+        is_disturbed = any(each_ms + FIRST_S_MAX * SECOND_MS > now_ms for each_ms in over_ms)
         return now_ms - self._late_ms < SECOND_MS and not is_disturbed
 
     def _owed(self, known: _Subscription, numbers: range) -> range:
@@ -245,17 +272,16 @@ class ClientLedger:
         account = self._open[subscription]
         if now_ms - account.leaves_ms > LEAVE_S_MAX * SECOND_MS:
             return True
-        return all(self._is_excused(account, number) for number in self._missing(account, now_ms))
+        return all(self._excuse(account, number) != UNKNOWN for number in self._missing(account, now_ms))
 
     def end(self, subscription: str, now_ms: float) -> None:
         """Close the account of a subscription: what is missing is lost. More may arrive until ``forget``."""
         account = self._open.pop(subscription)
         self._ending.add(subscription)
         for number in self._missing(account, now_ms):
-            is_excused = self._is_excused(account, number)
-            self._counts["lost"] += 1
-            self._counts["excused"] += is_excused
-            if not is_excused:
+            reason = self._excuse(account, number)
+            self._lost[reason] += 1
+            if reason == UNKNOWN:
                 publisher = self._publishers[account.publisher]
                 log.error(
                     "notification_lost",
@@ -293,20 +319,20 @@ class ClientLedger:
         """Return the account; it is final when no subscription is open."""
         outstanding = sum(len(self._missing(known, now_ms)) for known in self._open.values())
         counts = self._counts
-        lost = {"broker_died": counts["excused"], "unknown": counts["lost"] - counts["excused"]}
+        lost = self._lost.total()
         return LedgerSnapshot(
             published=sum(len(publisher.times_ms) for publisher in self._publishers.values()),
-            expected=counts["delivered"] + counts["lost"] + outstanding,
+            expected=counts["delivered"] + lost + outstanding,
             delivered=counts["delivered"],
-            lost=counts["lost"],
-            excused=counts["excused"],
+            lost=lost,
+            excused=lost - self._lost[UNKNOWN],
             repeated=counts["repeated"],
             out_of_order=counts["out_of_order"],
             out_of_order_on_detours=counts["out_of_order_on_detours"],
             unexpected=counts["unexpected"],
             outstanding=outstanding,
             concurrent=counts["concurrent"],
-            lost_by_reason={reason: count for reason, count in lost.items() if count},
+            lost_by_reason=dict(sorted(self._lost.items())),
             delivery_ms_mean=self._delivery_ms / max(self._delivered_remote, 1),
             delivery_ms_max=self._delivery_ms_max,
             final=not self._open,
@@ -326,13 +352,18 @@ class ClientLedger:
             for death in self.deaths
         ]
         outages += [(outage.at_ms, outage.until_ms) for outage in self.link_outages]
+        outages += [(gone.at_ms, gone.returned_ms) for gone in self.agent_deaths if gone.is_beside(known.name)]
         for at_ms, over_ms in sorted(outages):
             if at_ms < due_ms < over_ms + FIRST_S_MAX * SECOND_MS:
                 due_ms = over_ms + FIRST_S_MAX * SECOND_MS
         return due_ms
 
-    def _is_excused(self, known: _Subscription, number: int) -> bool:
+    def _excuse(self, known: _Subscription, number: int) -> str:
+        """Return why a notification need not have come."""
         publisher = self._publishers[known.publisher]
         time_ms = publisher.times_ms[number]
+        if any(death.excuses(known.publisher, known.name, time_ms) for death in self.agent_deaths):
+            return AGENT_DIED
         pairs = list(product(publisher.homes_around(time_ms), known.homes_around(time_ms)))
-        return any(death.excuses(home, receiver, time_ms) for death in self.deaths for home, receiver in pairs)
+        is_cut = any(death.excuses(home, receiver, time_ms) for death in self.deaths for home, receiver in pairs)
+        return BROKER_DIED if is_cut else UNKNOWN

@@ -102,7 +102,7 @@ class FleetClients:
         self._kind, self._urls, self._now_ms = kind, urls, now_ms
         self.agents: FleetAgents | None = None
         if kind.session_of is not None:
-            self.agents = FleetAgents(urls, kind.connect, kind.session_of, delay_ms, mobile)
+            self.agents = FleetAgents(urls, kind, delay_ms, mobile)
         self._publishing: dict[str, Connection] = {}  # By broker or, beside agents, by publisher.
         self._subscribing: dict[tuple[str, int], Connection] = {}  # By broker and group.
         self._home_of: dict[str, str] = {}
@@ -117,10 +117,10 @@ class FleetClients:
             await agents.start()
         for broker, url in self._urls.items():
             if agents is None:
-                self._publishing[broker] = Connection(broker, self._kind.connect(url))
+                self._publishing[broker] = Connection(broker, self._kind.connect(url, broker))
             for group in range(1 if agents is None else GROUPS):
                 name = f"{broker} {group}"
-                connect = self._kind.connect(url) if agents is None or not group else agents.connect(name, broker)
+                connect = self._kind.connect(url, name) if agents is None or not group else agents.connect(name, broker)
                 self._subscribing[broker, group] = Connection(name, connect)
         for connection in (*self._publishing.values(), *self._subscribing.values()):
             await connection.client()
@@ -194,6 +194,10 @@ class FleetClients:
         """Note in the ledger where clients beside agents are by now."""
         for name in self._beside:
             self._note_home(name)
+
+    def is_beside(self, broker: str, name: str) -> bool:
+        """Return True if a publisher or subscription is beside the agent at a broker."""
+        return self.agents is not None and self.agents.broker_of(self._beside.get(name, ("", ""))[0]) == broker
 
     def end_leaving(self) -> None:
         """Unsubscribe leaving clients that have all they are owed, and close their accounts."""

@@ -1,4 +1,4 @@
-"""Make nodes of a fleet die and come back, and links slow or cut, by an outage schedule."""
+"""Make nodes and agents of a fleet die and come back, and links slow or cut, by an outage schedule."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
 
 from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, random_outages
 from regraft.producers.emulator.play_outages import OUTAGE_TEXTS
-from regraft.producers.real_fleet.client_ledger import ClientLedger, LinkOutage
+from regraft.producers.real_fleet.client_ledger import AgentDeath, LinkOutage
+from regraft.producers.real_fleet.fleet_agents import FleetAgents
+from regraft.producers.real_fleet.fleet_clients import FleetClients
 from regraft.producers.real_fleet.fleet_nodes import FleetNodes
 
 log = structlog.get_logger(__name__)
@@ -27,19 +30,21 @@ class FleetOutages:
     def __init__(
         self,
         nodes: FleetNodes,
-        ledger: ClientLedger,
+        clients: FleetClients,
         planned: Sequence[Outage],
         chaos: Chaos | None,
         rng: random.Random,
         now_ms: Callable[[], float],
     ) -> None:
-        self._nodes, self._ledger, self._now_ms, self._rng = nodes, ledger, now_ms, rng
+        self._nodes, self._clients, self._now_ms, self._rng = nodes, clients, now_ms, rng
+        self._ledger = clients.ledger
         self._due = sorted(planned, key=lambda outage: outage.at_s)
         self._random = iter(()) if chaos is None else random_outages(chaos, nodes.brokers, nodes.links(), rng)
         self._next_random: Outage | None = next(self._random, None)
         self._dead_max = len(nodes.brokers) if chaos is None else int(chaos.down_share_max * len(nodes.brokers))
         self._running: list[tuple[float, Outage, LinkOutage | None]] = []
         self._dead: set[str] = set()
+        self._dead_agents: set[str] = set()  # By broker.
         self._counts: Counter[str] = Counter()
         self._notes: deque[tuple[int, str]] = deque(maxlen=NOTES_KEPT_MAX)
 
@@ -66,39 +71,55 @@ class FleetOutages:
 
     async def _begin(self, outage: Outage) -> None:
         link: LinkOutage | None = None
-        if outage.kind is OutageKind.DEATH:
-            dying = tuple(broker for broker in outage.targets if broker not in self._dead)
-            if not dying:
-                return
-            outage = replace(outage, targets=dying)
-            for broker in dying:
-                self._dead.add(broker)
-                death = await self._nodes.kill(broker)
-                death.held_since_ms = min(
-                    (link.at_ms for _, known, link in self._running if link is not None and broker in known.targets),
-                    default=math.inf,
-                )
-                self._ledger.deaths.append(death)
-        else:
+        if outage.kind.is_of_link:
             link = LinkOutage(self._now_ms())
             self._ledger.link_outages.append(link)
             self._nodes.disturb(outage.targets, factor=None if outage.kind is OutageKind.CUT else outage.factor)
+        else:
+            dead = self._dead_agents if outage.kind is OutageKind.AGENT else self._dead
+            outage = replace(outage, targets=tuple(broker for broker in outage.targets if broker not in dead))
+            if not outage.targets:
+                return
+            dead.update(outage.targets)
+            for broker in outage.targets:
+                await (self._kill_agent(broker) if outage.kind is OutageKind.AGENT else self._kill_node(broker))
         self._counts[outage.kind] += 1
         self._running.append((outage.at_s + outage.for_s, outage, link))
         self._note(outage, OUTAGE_TEXTS[outage.kind][0])
+
+    async def _kill_node(self, broker: str) -> None:
+        death = await self._nodes.kill(broker)
+        death.held_since_ms = min(
+            (link.at_ms for _, known, link in self._running if link is not None and broker in known.targets),
+            default=math.inf,
+        )
+        self._ledger.deaths.append(death)
+
+    async def _kill_agent(self, broker: str) -> None:
+        self._agents.kill(broker)
+        is_beside = partial(self._clients.is_beside, broker)
+        self._ledger.agent_deaths.append(AgentDeath(broker, is_beside, self._now_ms()))
+
+    @property
+    def _agents(self) -> FleetAgents:
+        assert self._clients.agents is not None  # Settings refuse such outages where clients have none.
+        return self._clients.agents
 
     async def _end(self, outage: Outage, link: LinkOutage | None) -> None:
         if link is not None:
             self._nodes.disturb(outage.targets, factor=1.0)
             link.until_ms = self._now_ms()
-        else:
-            for broker in outage.targets:
+        for broker in () if link is not None else outage.targets:
+            if outage.kind is OutageKind.AGENT:
+                await self._agents.restart(broker)
+                self._dead_agents.discard(broker)
+            else:
                 await self._nodes.begin_node(broker, is_outside=True)
                 self._dead.discard(broker)
         self._note(outage, OUTAGE_TEXTS[outage.kind][1])
 
     def watch(self) -> None:
-        """Note in the ledger which deaths are repaired, and which dead brokers are in the overlay again."""
+        """Note in the ledger which deaths are repaired, and which brokers and agents are back with their clients."""
         now_ms = self._now_ms()
         for death in self._ledger.deaths:
             node = self._nodes.nodes.get(death.broker)
@@ -106,6 +127,10 @@ class FleetOutages:
                 death.returned_ms = now_ms
             if death.repaired_ms > now_ms and (death.returned_ms <= now_ms or self._nodes.is_repaired(death.broker)):
                 death.repaired_ms = now_ms
+        for gone in self._ledger.agent_deaths:
+            is_back = gone.broker not in self._dead_agents and self._agents.has_all(gone.broker)
+            if is_back and gone.returned_ms > now_ms:
+                gone.returned_ms = now_ms
 
     def status(self) -> dict[str, Any]:
         """Return the status file's figures on outages."""

@@ -39,7 +39,7 @@ class MobileClients:
     agents: FleetAgents
     delay_ms: Callable[[str, str], float]
     _at: dict[str, str] = field(default_factory=dict)  # Where those that begin at a broker are, once they have moved.
-    _home: dict[str, str] = field(default_factory=dict)  # Homes of clients that have moved, as last seen.
+    _homes: dict[str, dict[str, str]] = field(default_factory=dict)  # By where they begin: homes as last seen.
     _moved_count: int = 0
     _followed_count: int = 0
     _arrived_count: int = 0
@@ -64,10 +64,10 @@ class MobileClients:
 
     def _note_homes(self, broker: str) -> None:
         """Compare the homes of an agent's clients with those last seen."""
-        at = self._at.get(broker, broker)
-        for client, home in self.agents.homes_at(broker).items():
-            before = self._home.get(client, broker)
-            self._home[client] = home
+        at, seen = self._at.get(broker, broker), self._homes.get(broker, {})
+        self._homes[broker] = self.agents.homes_at(broker)
+        for client, home in self._homes[broker].items():
+            before = seen.get(client, broker)  # Those that were away begin again.
             before_ms, after_ms = self._trip_ms(at, before), self._trip_ms(at, home)
             if after_ms < before_ms:
                 self._followed_count += 1

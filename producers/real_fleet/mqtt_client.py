@@ -35,8 +35,8 @@ def _properties_of(publisher: str) -> Properties:
 class MqttClient:
     """One connection. MQTT allows a client one subscription per topic, so messages are distributed here."""
 
-    def __init__(self) -> None:
-        client = self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    def __init__(self, name: str) -> None:
+        client = self._client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
         self._driver = PahoDriver(client)
         self._takers: dict[str, list[Take]] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -45,9 +45,9 @@ class MqttClient:
         client.on_message, client.on_connect, client.on_disconnect = self._handle, self._note_connected, self._note_cut
 
     @classmethod
-    async def connect(cls, url: str) -> MqttClient:
-        """Connect to a broker, and reconnect whenever the connection is cut."""
-        self, parts = cls(), urlsplit(url)
+    async def connect(cls, url: str, name: str = "") -> MqttClient:
+        """Connect to a broker under a name, and reconnect whenever the connection is cut."""
+        self, parts = cls(name), urlsplit(url)
         self._driver.begin()
         self._client.connect_async(parts.hostname or "", parts.port or 0, KEEP_ALIVE_S)
         loop = asyncio.get_running_loop()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from regraft.producers.emulator.outage_schedule import SITE, OutageKind
-from regraft.producers.emulator_settings import REAL_BROKERS
+from regraft.producers.emulator.outage_schedule import SITE
+from regraft.producers.emulator_settings import REAL_BROKERS, possible_outages
 from regraft.producers.workloads.field_texts import EMULATOR_TEXTS
 from regraft.producers.workloads.stock_settings import RegimeChange
 from regraft.settings.read_sources import Flags
@@ -59,12 +59,11 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
 
 
 def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with random outages of brokers and links unless the user set any: one at a time, on average."""
+    """Return the flags with random outages of all kinds unless the user set any: one at a time, on average."""
     pause_s = wanted.demo.kill_every_s
     if wanted.emulator.random_outages is not None:
         return flags
     given = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
-    is_real = flags.get("emulator", {}).get("brokers") in REAL_BROKERS
-    kinds = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION or not is_real]
+    kinds = possible_outages(flags.get("emulator", {}).get("brokers", wanted.emulator.brokers))
     text = EMULATOR_TEXTS["random_outages"].text({**given, "chaos_kinds": kinds})
     return {**flags, "emulator": {**flags.get("emulator", {}), "random_outages": text}}

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from regraft.producers.brokers.broker_reports import AGENT_DIED
 from regraft.stages.show_run import plans_text
 
 NOT_MEASURED = "not measured"
@@ -82,8 +83,10 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _errors(summary: Mapping[str, Any]) -> str:
     counts = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
+    to_agents = summary["lost_by_reason"].get(AGENT_DIED, 0)
     excused = {
-        "lost on a path through a broker that died": summary["lost_to_deaths"],
+        "lost on a path through a broker that died": summary["lost_to_deaths"] - to_agents,
+        "lost with an agent that died": to_agents,
         "out of order after a detour around congestion": summary["out_of_order_on_detours"],
     }
     return ", ".join([counts, *(f"{count:,} {text}" for text, count in excused.items() if count)])

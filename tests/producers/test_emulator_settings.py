@@ -32,7 +32,9 @@ def test_defaults_are_faultless() -> None:
         ({"workload": WorkloadSettings(regime_change_s=0)}, "workload.regime_change_s is 0: must be above 0"),
         ({"workload": WorkloadSettings(lifetime_s_mean=0.5)}, "workload.lifetime_s_mean is 0.5: must be at least 1"),
         ({"brokers": "rabbit"}, "brokers is 'rabbit': must be one of emulated, nats"),
-        ({"brokers": "nats", "outages": ("suspension a at 1 for 2",)}, "outages has a suspension, which brokers"),
+        ({"brokers": "nats", "outages": ("suspension a at 1 for 2",)}, "outages has suspension, which brokers = nats"),
+        ({"brokers": "amqp", "outages": ("agent a at 1 for 2",)}, "outages has agent, which brokers = amqp"),
+        ({"outages": ("agent a at 1 for 2",)}, "outages has agent, which brokers = emulated does not support"),
         (
             {"brokers": "nats", "chaos_every_s": 5.0},
             "random_outages has suspension, which brokers = nats does not support",

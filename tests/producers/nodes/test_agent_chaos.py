@@ -38,13 +38,7 @@ class Faults(Scene):
         """The agent's sockets end as if its process had been killed; it restarts under the same name."""
         self.struck.update(HIT)
         self.dead.update(HIT)
-        agent = self.agents["web1"]
-        agent._server.close()  # type: ignore[union-attr]
-        for session in agent.sessions:
-            for upstream in list(session.homes.upstreams.values()):
-                upstream.transport.abort()  # type: ignore[union-attr]
-            session._transport.abort()  # type: ignore[union-attr]
-            session.end("")
+        self.agents["web1"].abort()
         await self.start_agent("web1")
         await self.connect("c9", "web1")
         self.struck.add("c9")

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.real_fleet.client_ledger import FIRST_S_MAX, LEAVE_S_MAX, ClientLedger, Death, LinkOutage
+from regraft.producers.real_fleet.client_ledger import (
+    FIRST_S_MAX,
+    LEAVE_S_MAX,
+    AgentDeath,
+    ClientLedger,
+    Death,
+    LinkOutage,
+)
 
 SECOND = 1_000.0
 
@@ -179,6 +186,21 @@ def test_only_what_a_death_cut_is_excused() -> None:
     account = closed(ledger, 41_000.0)
     assert (account.lost, account.excused, account.is_clean) == (101, 100, False)
     assert account.lost_by_reason == {"broker_died": 100, "unknown": 1}
+
+
+def test_only_clients_beside_a_dead_agent_are_excused() -> None:
+    """Of two subscriptions that miss what was published around the death, and later, one is beside the agent."""
+    ledger = ledger_of(400)
+    ledger.begin("beside", "p", "b02", 0.0)
+    ledger.agent_deaths.append(AgentDeath("b02", "beside".__eq__, 10_000.0, 15_000.0))
+    for number in sorted(set(range(400)) - set(range(100, 200)) - {300}):
+        for name in ("s", "beside"):
+            ledger.hand_over(name, number, number * 100.0)
+    ledger.leave_all(41_000.0)
+    ledger.end("beside", 41_000.0)
+    assert (ledger.snapshot(41_000.0).lost, ledger.snapshot(41_000.0).excused) == (101, 100)
+    account = closed(ledger, 41_000.0)
+    assert account.lost_by_reason == {"agent_died": 100, "unknown": 102}
 
 
 def test_the_time_to_receive_begins_with_the_repair() -> None:

@@ -31,8 +31,7 @@ def test_where_mobile_clients_have_roamed_to_another_broker_is_the_nearest(broke
 
 
 async def _roam(kind: BrokerKind, urls: dict[str, str]) -> None:
-    assert kind.session_of is not None
-    agents = FleetAgents(urls, kind.connect, kind.session_of, _delay_ms, ("b1",))
+    agents = FleetAgents(urls, kind, _delay_ms, ("b1",))
     await agents.start()
     near = agents._agents["b1"].near
     for _ in range(ROUNDS):

@@ -27,7 +27,7 @@ class PlacedAgents:
         self.places.append((home, at))
 
     def homes_at(self, broker: str) -> dict[str, str]:
-        return self.homes
+        return dict(self.homes)
 
 
 def _delay_ms(one: str, other: str) -> float:
@@ -70,3 +70,7 @@ def test_only_what_brings_clients_nearer_to_where_they_are_counts() -> None:
     mobile.follow(_minute_s(301))
     assert agents.places[-1] == ("b1", "b1")
     assert mobile.status()["checkins_moving"] == 2
+    for homes in ({}, {"phone": "b1", "tablet": "b1"}):  # Their agent dies, and they begin again where it is.
+        agents.homes = homes
+        mobile.follow(_minute_s(302))
+    assert mobile.status()["clients_brought_nearer"] == 2
