@@ -87,6 +87,12 @@ class Faults(Scene):
     async def kill_next_node(self) -> None:
         await self._kill_node(self.target)
 
+    async def kill_agent_and_old_node(self) -> None:
+        await asyncio.gather(self.kill_agent(), self.kill_old_node())
+
+    async def kill_agent_and_next_node(self) -> None:
+        await asyncio.gather(self.kill_agent(), self.kill_next_node())
+
     async def _kill_node(self, broker: str) -> None:
         """The overlay falls apart until a plan repairs it; the node comes again, and its neighbours notice."""
         self.struck.update((*BROKERS, *HIT, *OTHERS))
@@ -144,7 +150,7 @@ class Faults(Scene):
 FAULTS = [
     "nothing", "kill_agent", "kill_old_broker", "kill_next_broker", "cut_agent_from_old", "cut_agent_from_next",
     "cut_node_from_old", "cut_node_from_next", "kill_old_node", "kill_next_node", "leave_early", "leave_and_return",
-    "unsubscribe", "subscribe_again", "flood",
+    "unsubscribe", "subscribe_again", "flood", "kill_agent_and_old_node", "kill_agent_and_next_node",
 ]  # fmt: skip
 
 
