@@ -47,10 +47,9 @@ def changes_text(changes: Changes, *, has_places: bool = False) -> str:
 
     ``has_places``: brokers have places instead of ring IDs.
     """
-    added, removed = ([f"{a}-{b}" for a, b in links] for links in (changes.links_added, changes.links_removed))
-    parts = [f"{' '.join(added)} for {' '.join(removed)}"] if added else []
-    if len(added) > NAMED_MAX:
-        parts = [f"{len(added)} links for {len(removed)} ({name_some(added, NAMED_MAX)})"]
+    parts = []
+    if changes.links_added or changes.links_removed:
+        parts.append(_links_text(changes.links_added, changes.links_removed))
     if changes.id_moves:
         count = len(changes.id_moves)
         what, done = ("place", "changed") if has_places else ("ring ID", "reassigned")
@@ -65,3 +64,13 @@ def changes_text(changes: Changes, *, has_places: bool = False) -> str:
         counted = f"all subscribers of {count} broker{'s' * (count > 1)} move"
         parts.append(f"{counted} ({name_some([move.text for move in changes.subscribers_moved], NAMED_MAX)})")
     return ", ".join(parts)
+
+
+def _links_text(added: tuple[LinkPair, ...], removed: tuple[LinkPair, ...]) -> str:
+    """Return what is exchanged, or only added or removed as brokers come and go."""
+    coming, going = ([f"{a}-{b}" for a, b in links] for links in (added, removed))
+    if coming and going and len(coming) > NAMED_MAX:
+        return f"{len(coming)} links for {len(going)} ({name_some(coming, NAMED_MAX)})"
+    if coming and going:
+        return f"{' '.join(coming)} for {' '.join(going)}"
+    return f"{name_some(coming or going, NAMED_MAX)} {'added' if coming else 'removed'}"

@@ -183,3 +183,6 @@ def test_of_many_links_a_few_are_named() -> None:
     assert changes_text(several) == "5 links for 5 (b00-b10, b01-b11, b02-b12 and 2 more)"
     one = Proposal("p", links[:1], links[1:2], 0.0, 0.0, 0.0, "")
     assert changes_text(one) == "b01-b11 for b00-b10"
+    joining, leaving = Proposal("p", (), links[1:2], 0.0, 0.0, 0.0, ""), Proposal("p", links, (), 0.0, 0.0, 0.0, "")
+    assert changes_text(joining) == "b01-b11 added"
+    assert changes_text(leaving) == "b00-b10, b01-b11, b02-b12 and 2 more removed"
