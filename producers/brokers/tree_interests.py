@@ -99,6 +99,8 @@ class TreeInterests(TreePublishers):
         """Install a subscription that a plan brings here, in the tables of its epoch alone."""
         name, epoch = request.subscription, tables.epoch
         self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_arrived=True)
+        if name in tables.entries:
+            return []  # From a rival's plan for the same epoch: both will be aborted.
         entry = Entry(name, self.broker, request.filter_, LOCAL, self._matching(tables, request.filter_), epoch)
         tables.install(entry)
         return self._forward(tables, entry) + self.settle((name,), now_ms)

@@ -6,11 +6,15 @@ import random
 
 import pytest
 
-from regraft.schemas.plan import PlanPhase
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.producers.brokers.broker_messages import AdvertiseRequest, ArriveRequest, CancelRequest, SubscribeRequest
+from regraft.schemas.command import CommandPhase
+from regraft.schemas.plan import ClientMove, PlanPhase
 from regraft.schemas.plan_life import LIFE
 from tests.scenarios.any_order_leaders import RIVALS, STRANGER, SUCCESSORS, TWIN
 from tests.scenarios.any_order_run import RING, TREE, Driver, RunResult, RunSpec, finish, run
 from tests.scenarios.any_order_schedules import UNIFORM
+from tests.scenarios.step_by_step import ALL, StepByStep
 
 OVERLAYS = (TREE, RING)
 MOVING = [phase for phase, facts in LIFE.items() if facts.is_moving]
@@ -131,3 +135,28 @@ def test_no_order_of_two_controllers_breaks_the_promise(overlay: str, rival: str
     counts = {name: sum(one.counts[name] for one in runs) for name in ("plans", "refused_plan", "refused_term")}
     assert counts["plans"] >= RUNS
     assert counts["refused_plan" if rival == TWIN else "refused_term"] > 0
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_subscription_that_two_plans_for_one_epoch_put_at_two_homes_leaves_nothing_behind(ends: bool) -> None:
+    """One plan brings s to b1, where that of a rival has already announced it from b0; both are aborted."""
+    overlay = StepByStep(TreeConfiguration.of(0, ("b0", "b1", "b2"), [("b0", "b1"), ("b1", "b2")]))
+    target = TreeConfiguration.of(1, overlay.brokers, [("b0", "b2"), ("b1", "b2")])
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL))
+    overlay.run()
+    overlay.feed("b0", None, SubscribeRequest("s", "s", ALL))
+    overlay.command("b1", CommandPhase.PREPARE, target, (ClientMove("s", "b0", "b1"),))
+    for broker in ("b0", "b2"):
+        overlay.command(broker, CommandPhase.PREPARE, target)
+    overlay.run()
+    overlay.feed("b1", None, ArriveRequest(1, "s", "s", ALL))
+    if ends:
+        overlay.feed("b1", None, CancelRequest("s"))
+    overlay.run()
+    for broker in overlay.brokers:
+        overlay.command(broker, CommandPhase.ABORT, target)
+    overlay.run()
+    overlay.publish("b1", "p", symbol="A")
+    overlay.run()
+    assert overlay.got == [("s", "p", 0)]
+    assert overlay.cores["b1"].routing.interests.locals == {}
