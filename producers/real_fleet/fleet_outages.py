@@ -109,11 +109,12 @@ class FleetOutages:
         if link is not None:
             self._nodes.disturb(outage.targets, factor=1.0)
             link.until_ms = self._now_ms()
-        for broker in () if link is not None else outage.targets:
-            if outage.kind is OutageKind.AGENT:
+        elif outage.kind is OutageKind.AGENT:
+            for broker in outage.targets:
                 await self._agents.restart(broker)
                 self._dead_agents.discard(broker)
-            else:
+        else:
+            for broker in outage.targets:
                 await self._nodes.begin_node(broker, is_outside=True)
                 self._dead.discard(broker)
         self._note(outage, OUTAGE_TEXTS[outage.kind][1])
