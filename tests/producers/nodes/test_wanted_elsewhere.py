@@ -23,7 +23,7 @@ from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import broker_of, needs, until
 from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.nats_site import at_client_port, at_leaf_port, nats_site
-from tests.scenarios.agents.wires import AnyOrderLoop
+from tests.scenarios.agents.wires import AnyOrderLoop, running
 from tests.wait_until import PATIENCE_S
 
 TOKENS = some.lists(some.sampled_from(["a", "b.c", "*", "x y", "t1"]).filter(lambda text: " " not in text), min_size=1)
@@ -94,10 +94,8 @@ def subscribe(name: str, subject: str) -> Subscribe:
 @pytest.fixture
 def loop() -> Iterator[AnyOrderLoop]:
     """Yield a loop whose time passes only when a test says so."""
-    virtual = AnyOrderLoop()
-    asyncio._set_running_loop(virtual)
-    yield virtual
-    asyncio._set_running_loop(None)
+    with running(AnyOrderLoop()) as virtual:
+        yield virtual
 
 
 def node() -> tuple[SlowConnector, WantedElsewhere, list[Any]]:

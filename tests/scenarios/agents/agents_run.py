@@ -6,7 +6,6 @@ In: a seed. Out: the actions, and the broken promise if there is one. What must 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import random
 from collections import Counter
@@ -27,7 +26,7 @@ from regraft.schemas.plan import PlanPhase
 from tests.scenarios.agents.agents_site import AGENTS, Action, AgentsSite
 from tests.scenarios.agents.check_rest import check_left, check_served, check_still
 from tests.scenarios.agents.site_kinds import KINDS, NATS, SiteKind
-from tests.scenarios.agents.wires import AnyOrderLoop
+from tests.scenarios.agents.wires import AnyOrderLoop, running
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_leaders import STRANGER, SUCCESSORS, TWIN
 from tests.scenarios.any_order_tree import exchanges_in, tree_inventory
@@ -105,12 +104,8 @@ def virtual_time(loop: AnyOrderLoop, kind: SiteKind) -> Iterator[list[Any]]:
             stack.enter_context(mock.patch.object(module, "time", clock))
         for module, name, value in kind.limits:
             stack.enter_context(mock.patch.object(module, name, value))
-        before = asyncio._get_running_loop()
-        asyncio._set_running_loop(loop)
-        try:
-            yield stack.enter_context(capture_logs())
-        finally:
-            asyncio._set_running_loop(before)
+        stack.enter_context(running(loop))
+        yield stack.enter_context(capture_logs())
 
 
 class AgentsDriver:

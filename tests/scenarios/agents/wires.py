@@ -10,7 +10,8 @@ import asyncio
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -207,6 +208,17 @@ class AnyOrderLoop(asyncio.AbstractEventLoop):
     async def create_server(self, factory: Factory, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
         """Listen."""
         return self.wires.listen(factory, host, port)
+
+
+@contextmanager
+def running(loop: AnyOrderLoop) -> Iterator[AnyOrderLoop]:
+    """Let what is called meanwhile run in a loop."""
+    before = asyncio._get_running_loop()
+    asyncio._set_running_loop(loop)
+    try:
+        yield loop
+    finally:
+        asyncio._set_running_loop(before)
 
 
 class Listener:
