@@ -29,7 +29,7 @@ class ShiftWatch:
 
     def add(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Check a window."""
-        change = self._finder.add(window, state.fleet, state.plan_log.homes_origin)
+        change = self._finder.add(window, state.fleet, state.plan_log)
         state.changed_since_ms = self._finder.since_ms
         if change is None:
             return

@@ -135,7 +135,7 @@ class ShiftDetector:
     is the mean number of windows of quiet traffic for one false alarm. ``by_broker`` counts deliveries by broker, which
     plans do not change unless they move subscribers.
 
-    Windows during a transition are skipped for changes of interest, because the clients that it moves count as changes.
+    Windows in which plans move subscribers are skipped for changes of interest, because these count as changes.
     A broker that dies, comes back or joins is no change of traffic, though its clients disappear or reappear: steps are
     ignored for MEMBERS_SETTLE_WINDOWS after a change of the brokers that report, or of their incarnations.
 
@@ -156,20 +156,25 @@ class ShiftDetector:
         self._quiet_windows = REFERENCE_WINDOWS_MIN
         self._unsettled_windows = 0
 
-    def add(self, window: ClosedWindow, cost_per_notification: float | None) -> TrafficShift | None:
+    def add(
+        self, window: ClosedWindow, cost_per_notification: float | None, *, moves_interests: bool = False
+    ) -> TrafficShift | None:
         """Add a complete window; return the change that it shows, or None.
 
         If further alarms follow within a few windows, the change is returned again only if the step is larger than
         before, with a later ``since_ms``. ``cost_per_notification`` is that on a fixed overlay, None if unknown.
+        ``moves_interests``: plans moved subscribers in this window.
         """
         if window.start_ms == self._mixed_end_ms:
             self.since_ms = window.start_ms
-        change = self._change_in(window, cost_per_notification)
+        change = self._change_in(window, cost_per_notification, moves_interests)
         if change is not None:
             self.since_ms, self._mixed_end_ms = change.since_ms, change.window_end_ms
         return change
 
-    def _change_in(self, window: ClosedWindow, cost_per_notification: float | None) -> TrafficShift | None:
+    def _change_in(
+        self, window: ClosedWindow, cost_per_notification: float | None, moves_interests: bool
+    ) -> TrafficShift | None:
         before, deliveries = self._before, deliveries_in(window, by_broker=self._by_broker)
         self._before = window, deliveries, cost_per_notification
         if before is not None and before[0].boots != window.boots:
@@ -177,10 +182,10 @@ class ShiftDetector:
         self._unsettled_windows = max(self._unsettled_windows - 1, 0)
         if before is None or before[0].end_ms != window.start_ms or self._unsettled_windows:
             return None
-        changes = [
-            (*series.add(value, self.limit), series.name)
-            for series, value in self._values(window, deliveries, cost_per_notification, before)
-        ]
+        values = self._values(deliveries, cost_per_notification, *before[1:])
+        if not moves_interests:
+            values.append((self._churn, math.sqrt(window.client_changes)))
+        changes = [(*series.add(value, self.limit), series.name) for series, value in values]
         alarms = [one for one in changes if one[0] > self.limit]
         self._quiet_windows += 1
         if not alarms:
@@ -195,19 +200,17 @@ class ShiftDetector:
 
     def _values(
         self,
-        window: ClosedWindow,
         deliveries: Mapping[tuple[str, str], float],
         cost: float | None,
-        before: tuple[ClosedWindow, Mapping[tuple[str, str], float], float | None],
+        deliveries_before: Mapping[tuple[str, str], float],
+        cost_before: float | None,
     ) -> list[tuple[_Series, float]]:
         values = []
-        if window.epoch is not None:
-            values.append((self._churn, math.sqrt(window.client_changes)))
-        if deliveries and before[1]:
-            distance = hellinger(deliveries, before[1]) / sampling_distance(deliveries, before[1])
+        if deliveries and deliveries_before:
+            distance = hellinger(deliveries, deliveries_before) / sampling_distance(deliveries, deliveries_before)
             values.append((self._distance, math.log(max(distance, DISTANCE_MIN))))
-        if cost and before[2]:
-            values.append((self._cost, math.log(cost / before[2])))
+        if cost and cost_before:
+            values.append((self._cost, math.log(cost / cost_before)))
         return values
 
 

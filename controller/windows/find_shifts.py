@@ -5,12 +5,16 @@ Controller and backtests share this; the method belongs to :mod:`controller.wind
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from regraft.controller.kinds.cost_over import at_first, cost_over_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.detect_shifts import ShiftDetector, TrafficShift
 from regraft.overlay.members import FleetView
+from regraft.schemas.plan import Plan
 
 
 class ShiftFinder:
@@ -30,11 +34,15 @@ class ShiftFinder:
         """When traffic last changed, in ms; None while no change is known."""
         return None if self._detector is None else self._detector.since_ms
 
-    def add(self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]) -> TrafficShift | None:
-        """Add a window; return the change that it shows, or None. ``homes_origin`` are homes without any plan."""
+    def add(self, window: ClosedWindow, fleet: FleetView, plan_log: PlanLog) -> TrafficShift | None:
+        """Add a window; return the change that it shows, or None."""
         if self._detector is None or not window.is_complete or window.is_delayed(self._wait_ms_max):
             return None
-        return self._detector.add(window, self._cost_per_notification(window, fleet, homes_origin))
+        cost = self._cost_per_notification(window, fleet, plan_log.homes_origin)
+        moves_interests = moves_interests_in(window, plan_log.plans)
+        if self._kind.NEEDS_REGISTER:
+            moves_interests = window.epoch is None
+        return self._detector.add(window, cost, moves_interests=moves_interests)
 
     def _cost_per_notification(
         self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]
@@ -46,3 +54,13 @@ class ShiftFinder:
         first = at_first(self._kind, homes_origin)
         cost_per_s = cost_over_per_s(self._kind, fleet.with_measured({}), first, window)
         return cost_per_s * (window.end_ms - window.start_ms) / 1000 / count
+
+
+def moves_interests_in(window: ClosedWindow, plans: Iterable[Plan]) -> bool:
+    """Return True if plans may have moved subscriptions in a window, not only links and publishers."""
+    publishers = window.homes.keys() | window.homeless
+    return any(
+        plan.is_membership or plan.subscribers_moved or any(move.client not in publishers for move in plan.moves)
+        for plan in plans
+        if window.epoch_min < plan.epoch_to <= window.epoch_max
+    )

@@ -109,7 +109,7 @@ class WindowFeed:
                 plan = next(plans, None)
             self._ports.state.records.extend(chain(recorded.rows, (recorded.marker,)))
             for window in self.reader.read(self.plan_log, self.fleet, now_ms):
-                if shift := self._changes.add(window, self.fleet, self.plan_log.homes_origin):
+                if shift := self._changes.add(window, self.fleet, self.plan_log):
                     self.changes_found_ms.append(shift.since_ms)
                 yield window, now_ms
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,7 +20,10 @@ from regraft.controller.windows.detect_shifts import (
     limit_for,
     normal_score,
 )
+from regraft.controller.windows.find_shifts import moves_interests_in
 from regraft.overlay.sets.delivery_sets import DeliverySets
+from regraft.schemas.plan import MEMBERSHIP, ClientMove, HomeMove, Proposal
+from tests.controller.decide.test_recent_changes import plan_of
 from tests.controller.scripted_windows import WINDOW_MS, closed_window
 
 BROKERS = tuple(f"b{number:02}" for number in range(10))
@@ -194,16 +198,39 @@ def test_a_new_level_of_churn_is_reported_once() -> None:
     assert not list(alarms(detector, traffic, 60))
 
 
-def test_a_gap_and_a_transition_are_not_changes() -> None:
-    """Windows are not compared across a gap, and clients that a plan moved would count as changes of interest."""
+def test_a_gap_and_moved_subscribers_are_not_changes() -> None:
+    """Windows are not compared across a gap, and subscribers that a plan moved would count as changes of interest."""
     detector, traffic = ShiftDetector(2000.0), Traffic(5)
     assert not list(alarms(detector, traffic, 30))
     window, cost = traffic.window()
-    assert detector.add(replace(window, client_changes=2000, epoch_max=1), cost) is None
+    assert detector.add(replace(window, client_changes=2000, epoch_max=1), cost, moves_interests=True) is None
     for _ in range(3):
         traffic.window()
     traffic.shares[:3] = 1 - traffic.shares[:3]
     assert detector.add(*traffic.window()) is None
+
+
+MOVES: dict[str, dict[str, object]] = {
+    "links only": {"moves": ()},
+    "a publisher": {"moves": (ClientMove("p0", "b00", "b01"),)},
+    "a silent client": {"moves": (ClientMove("c0", "b00", "b01"),)},
+    "subscribers": {"moves": (), "subscribers_moved": (HomeMove("b00", "b01"),)},
+    "a broker": {"moves": (), "proposals": (Proposal(MEMBERSHIP, (), (), 0.0, 0.0, 0.0, "joins"),)},
+}
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_a_shift_during_a_plan_is_found_unless_the_plan_moves_subscriptions(what: str) -> None:
+    """The churn of a window in which only links and publishers move is that of the clients."""
+    detector, traffic = ShiftDetector(2000.0), Traffic(5)
+    assert not list(alarms(detector, traffic, 30))
+    window, _ = traffic.window()
+    shifted = replace(window, client_changes=2000, epoch_max=1, homes=dict.fromkeys(PUBLISHERS, "b00"))
+    plan = msgspec.structs.replace(plan_of(1, ("b00", "b01"), ("b00", "b02")), **MOVES[what])
+    moves_interests = moves_interests_in(shifted, (plan,))
+    found = detector.add(shifted, None, moves_interests=moves_interests)
+    assert (found is not None) == (what in ("links only", "a publisher"))
+    assert moves_interests_in(replace(shifted, epoch_max=0), (plan,)) is False
 
 
 def test_a_broker_that_dies_or_returns_is_not_a_change() -> None:
