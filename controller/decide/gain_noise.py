@@ -96,10 +96,10 @@ def _whitening(spans: tuple[Span, ...], lifetime_s: float | None) -> Floats:
 def gain_across(before: Floats, after: Floats) -> MeanGain:
     """Return what a change saves, as a share of the cost, with its error across publishers.
 
-    For when the windows are too few to show the error in time. Right after traffic has changed, all spans share nearly
-    all their subscriptions: in time they are hardly more than one observation. But a gain is a sum over publishers, and
-    who subscribes to one says little of who subscribes to another, so their spread shows how far chance alone could
-    move the sum. The share saved is a ratio of sums. Each publisher's residual is taken from the share that the others
+    In time, spans that share nearly all their subscriptions are hardly more than one observation, and a gain that grows
+    while traffic changes slowly looks like noise. But a gain is a sum over publishers, and who subscribes to one says
+    little of who subscribes to another, so their spread shows how far chance alone could move the sum, however long the
+    spans are. The share saved is a ratio of sums. Each publisher's residual is taken from the share that the others
     save: so one that carries much of the traffic does not hide its own spread (the jackknife; MacKinnon and White,
     1985, HC3). What publishers really differ in only enlarges the error. What publishers have in common, the brokers
     that want them, is not in it: on the emulator's traffic worthless changes pass as rarely as they should all the same

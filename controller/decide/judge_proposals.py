@@ -231,33 +231,27 @@ def judge_chance(
 
 
 def _judge_gain(
-    before: Reached, after: Reached, situation: Situation, factor: float, alternatives: int = 1, choices: int = 1
+    before: Reached, after: Reached, situation: Situation, factor: float, best_of: int | None = None, choices: int = 1
 ) -> tuple[Verdict, str] | None:
     """Return why chance alone could explain a gain, or None if it could not.
 
-    Spans that are shorter together than subscriptions live are hardly more than one observation: then a gain also
-    passes if it exceeds chance across publishers. Two looks are charged as twice as many alternatives.
+    It must exceed chance in time or across publishers: in time, spans that subscriptions outlive are hardly more than
+    one observation, and a gain that grows looks like noise. ``best_of`` is among how many changes it was selected, for
+    each of two looks; None for a change judged by itself, where neither counts.
     """
     memory_s = _memory_s(situation)
     over_time = gain_shares(before, after, memory_s)
-    across = None
-    if factor and memory_s is not None and before.spans[-1][1] - before.spans[0][0] < memory_s:
-        across = _gain_across(before, after, situation.kind)
-    looks = [over_time] if across is None else [over_time, across]
-    limits = [gain.limit(factor, len(looks) * alternatives, choices) for gain in looks]
-    if any(gain.mean > limit for gain, limit in zip(looks, limits, strict=True)):
+    looks = [(over_time, f"on {over_time.freedom + 1} spans")]
+    if factor and memory_s is not None and (costs := situation.kind.costs_by_publisher_per_s(before, after)):
+        across = gain_across(*costs)
+        looks.append((across, f"across {across.freedom + 1} publishers"))
+    alternatives = 1 if best_of is None else best_of * len(looks)
+    limits = [(gain.limit(factor, alternatives, choices), gain, where) for gain, where in looks]
+    limit, gain, where = min(limits, key=lambda one: one[0] - one[1].mean)
+    if gain.mean > limit:
         return None
-    return _within_noise(over_time, min(limits))
-
-
-def _gain_across(before: Reached, after: Reached, kind: AnyKind) -> MeanGain | None:
-    here, there = kind.costs_by_publisher_per_s(before), kind.costs_by_publisher_per_s(after)
-    return None if here is None or there is None else gain_across(here, there)
-
-
-def _within_noise(gain: MeanGain, limit: float) -> tuple[Verdict, str]:
     return Verdict.GAIN_WITHIN_NOISE, (
-        f"saves {gain.mean:z.2%} of the cost, chance alone accounts for up to {limit:.2%} on {gain.freedom + 1} spans"
+        f"saves {gain.mean:z.2%} of the cost, chance alone accounts for up to {limit:.2%} {where}"
     )
 
 

@@ -174,8 +174,8 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     def reached(self, state: StateT) -> ReachedT:
         """Return the overlay of the state itself, before any proposal. Raises ValueError if something is missing."""
 
-    def costs_by_publisher_per_s(self, reached: ReachedT) -> Floats | None:
-        """Return the cost of each publisher's notifications, (publishers,), or None if costs are not of publishers."""
+    def costs_by_publisher_per_s(self, before: ReachedT, after: ReachedT) -> tuple[Floats, Floats] | None:
+        """Return the cost of each publisher's notifications on both, (publishers,); None if it does not add up."""
         return None
 
     @abstractmethod

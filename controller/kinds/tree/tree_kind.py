@@ -79,15 +79,16 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         """Return the tree of the state."""
         return ReachedTree(state)
 
-    def costs_by_publisher_per_s(self, reached: ReachedTree) -> Floats | None:
-        """Return the cost of each publisher of the horizon at its home; None if homes are unknown or access is charged.
+    def costs_by_publisher_per_s(self, before: ReachedTree, after: ReachedTree) -> tuple[Floats, Floats] | None:
+        """Return the cost on links of each publisher of the horizon; None if homes are unknown or access changes.
 
         A publisher whose home is unknown costs 0: no change saves anything on it. Cost O(brokers * columns).
         """
-        state = reached.state
-        if not state.can_move_publishers or state.access_by_span_per_s.any():
+        here, there = before.state, after.state
+        if not here.can_move_publishers or not np.array_equal(here.access_by_span_per_s, there.access_by_span_per_s):
             return None
-        return state.publisher_costs.costs_at_per_s(state.configuration.home_of)
+        costs = [state.publisher_costs.costs_at_per_s(state.configuration.home_of) for state in (here, there)]
+        return costs[0], costs[1]
 
     def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Objection | None:
         """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""

@@ -269,6 +269,24 @@ def test_a_recent_change_is_undone_only_for_a_larger_gain() -> None:
     assert judged_change(replace(tabu, state=STATE), settings) is None  # beyond all chance
 
 
+def test_a_gain_that_most_publishers_share_passes_however_long_the_look_back() -> None:
+    """It varies too much in time, over longer than subscriptions live; yet publishers agree, whoever subscribes."""
+    wanted = [WANTED, [*WANTED, *[{"b01", "b02"}] * 20]] * 6
+    starts, lifetime_s = range(0, 12_000, 1000), 10.0
+    homes = {f"p{start_ms}": "b00" for start_ms in starts}
+    windows = tuple(
+        replace(closed_window(TREE.brokers, sets, start_ms), homes={f"p{start_ms}": "b00"})
+        for start_ms, sets in zip(starts, wanted, strict=True)
+    )
+    state = TreeState(TREE.with_homes(homes), INVENTORY, windows)
+    before = tree_kind(INVENTORY, 4).reached(state)
+    assert before.spans[-1][1] - before.spans[0][0] > lifetime_s
+    over_time = gain_shares(before, before.after(proposal_of()), lifetime_s)
+    assert over_time.mean < over_time.limit(2.0)
+    calm, settings = replace(CALM, state=state), DecisionSettings(change_noise_factor=2.0)
+    assert judged_change(replace(calm, subscription_lifetime_s=lifetime_s), settings) is None
+
+
 def judged_change(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
     before = situation.kind.reached(situation.state)
     after = before.after(proposal_of())

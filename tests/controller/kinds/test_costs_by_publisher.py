@@ -16,7 +16,8 @@ def test_publishers_add_up_to_the_cost(seed: int) -> None:
     rng = random.Random(seed)
     state = state_of(draw_overlay(rng, brokers_max=9), rng)
     kind = TreeKind(state.inventory, degree_max=9)
-    costs_per_s = kind.costs_by_publisher_per_s(kind.reached(state))
+    reached = kind.reached(state)
+    costs = kind.costs_by_publisher_per_s(reached, reached)
     whole = overlay_cost(state.configuration, state.inventory, state.sets).total_per_s
-    assert costs_per_s is not None
-    assert costs_per_s.sum() == pytest.approx(whole)
+    assert costs is not None
+    assert [one.sum() for one in costs] == pytest.approx([whole, whole])
