@@ -67,7 +67,7 @@ def _kept(settings: StreamingSettings) -> ClosingRule | None:
         return None
 
 
-SETTLED_WINDOWS = 12  # A window waits as long as the slowest of this many took.
+SETTLED_WINDOWS = 4  # A window waits as long as the slowest of this many took.
 SETTLED_WINDOWS_MIN = 2  # Until this many have ended a window ago, the wait is unknown: at least half the grace.
 PASSED_WINDOWS_MAX = 1_000
 # A broker that was late for this many windows in a row is no longer awaited, until it has passed one in time.
