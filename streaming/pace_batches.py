@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 RECENT_BATCHES = 20
 RECENT_BATCHES_MIN = 5  # With fewer, durations are unknown.
+MARGIN_MS = 325.0  # At first: a flush of the brokers, and what Kafka adds.
 LATER_MS = 50.0
 EARLIER_MS = LATER_MS / 10
 EARLIER_AT_FIRST_MS = LATER_MS / 2  # Until a micro-batch first begins too soon.
@@ -39,7 +40,7 @@ class BatchPace:
     closed_ms: int = 0
     settle_ms: int = 0
     began_ms: float = 0.0
-    margin_ms: float = 250.0
+    margin_ms: float = MARGIN_MS
     _tried_end_ms: int = 0
     _earlier_ms: float = EARLIER_AT_FIRST_MS
     _read_ms: float = 0.0

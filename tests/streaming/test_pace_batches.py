@@ -48,6 +48,13 @@ def test_a_window_waits_for_little_more_than_one_micro_batch(floor_ms: float, la
     assert len(in_time) >= 0.8 * len(delays_ms)
 
 
+@given(st.floats(250, 290))
+def test_the_first_windows_cost_no_second_micro_batch(flush_ms: float) -> None:
+    """Brokers report every 250 ms, so by then all have passed a window, and the first plan waits for that."""
+    [_, first_ms, *_] = Loop(280.0, 0.0, SETTLE_MS + flush_ms).delays_ms(3)
+    assert first_ms < 280 + 2 * LATER_MS
+
+
 @settings(max_examples=15)
 @given(st.floats(50, 900), st.floats(0, 500))
 def test_without_a_pause_it_waits_half_a_micro_batch_more(floor_ms: float, late_ms: float) -> None:
