@@ -20,7 +20,7 @@ from regraft.infra.local.find_cache import find_cache
 from regraft.infra.local.find_java import JavaRuntime
 from regraft.infra.local.java_options import BASE_SUFFIX, ClassArchive
 from regraft.infra.local.kafka_server import kafka_archive
-from regraft.infra.local.spark_session import spark_archive
+from regraft.infra.local.spark_session import driver_class_path, spark_archive
 from regraft.infra.process.hold_lock import hold_lock
 from regraft.infra.process.stack_error import StackError
 
@@ -73,7 +73,8 @@ def archived_programs(java: JavaRuntime) -> list[ArchivedProgram]:
         return [str(java.executable), *options, "-cp", class_path, "-version"]
 
     def try_spark(options: Sequence[str]) -> list[str]:
-        return [spark_submit, "--driver-java-options", shlex.join(options), "--version"]
+        given = ["--driver-class-path", driver_class_path(), "--driver-java-options", shlex.join(options)]
+        return [spark_submit, *given, "--version"]
 
     kafka = ArchivedProgram(kafka_archive(java, class_path), partial(training, "kafka"), try_kafka)
     spark = ArchivedProgram(spark_archive(java), partial(training, "spark"), try_spark)

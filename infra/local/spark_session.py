@@ -109,6 +109,7 @@ def base_configuration(
         "spark.driver.memory": f"{driver_memory_mb}m",
         "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {shlex.join(java_options)}",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # or folders in the working directory could shadow packages
+        "spark.driver.extraClassPath": driver_class_path(),  # The archive cannot have classes of jars added later.
         "spark.driver.host": driver_host,
         "spark.driver.bindAddress": LOOPBACK if driver_host == LOOPBACK else "0.0.0.0",
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
@@ -127,7 +128,13 @@ def base_configuration(
 
 def spark_archive(java: JavaRuntime) -> ClassArchive:
     """Return the archive of the driver's classes, which need not exist."""
-    return archive_of("spark", java, f"{Path(pyspark.__file__).resolve().parent} {pyspark.__version__}")
+    jars = f"{Path(pyspark.__file__).resolve().parent} {pyspark.__version__} {driver_class_path()}"
+    return archive_of("spark", java, jars)
+
+
+def driver_class_path() -> str:
+    """Return the jars for Kafka, which Spark's own are without."""
+    return os.pathsep.join(str(jar) for jar in spark_jars())
 
 
 def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:

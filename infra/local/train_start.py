@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from regraft.infra.kafka.create_topics import create_topics
@@ -28,6 +32,7 @@ from regraft.infra.local.kafka_server import (
     format_data,
     java_command,
     kafka_process,
+    start_kafka,
     write_settings,
 )
 from regraft.infra.local.service import NO_RESTART
@@ -39,6 +44,7 @@ from regraft.schemas.topics import TELEMETRY, topic_name
 END_S_MAX = 180.0  # Of a Java that writes an archive at its end.
 CALL_S_MAX = 60.0
 NAME = "train-start"
+PASSED_ON = "value binary, time_ms bigint"
 
 
 def start_kafka_once(directory: Path, options: Sequence[str]) -> None:
@@ -72,26 +78,41 @@ def _write_and_read(kafka: KafkaAccess) -> None:
 
 
 def start_spark_once(directory: Path, options: Sequence[str]) -> None:
-    """Start a session, run one micro-batch of a query with state in Python, and wait until its Java has ended."""
+    """Start a session, run micro-batches of a query like the job's, and wait until its Java has ended."""
     key = "spark.driver.extraJavaOptions"
     java_options = f"{base_configuration(directory)[key]} {shlex.join(options)}"
     spark = build_spark_session(NAME, run_dir=directory, extra={key: java_options})
-    source = directory / "source"
-    source.mkdir()
-    (source / "lines.txt").write_text("a\nb\na\n")
-    counts = (
-        spark.readStream.text(str(source))
-        .groupBy("value")
-        .applyInPandasWithState(_count, "lines long", "lines long", "append", GroupStateTimeout.NoTimeout)
-    )
-    writer = counts.writeStream.foreachBatch(lambda batch, _: batch.toArrow()).trigger(once=True)
-    query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
-    query.awaitTermination()
+    with start_kafka(directory) as kafka:
+        _write_and_read(kafka.access)
+        query = _start_query(spark, kafka.access, directory / "checkpoint")
+        query.processAllAvailable()
+        _write_and_read(kafka.access)
+        query.processAllAvailable()  # Reads the state that the first ones wrote.
+        query.stop()
     gateway: Any = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # Spark's Java ends when the program that started it does.
     gateway.proc.wait(END_S_MAX)
+
+
+def _start_query(spark: SparkSession, kafka: KafkaAccess, checkpoint: Path) -> StreamingQuery:
+    """Start a query that takes the way of the job's (:mod:`streaming.window_job`): Kafka, Python, state in Python."""
+    source = {**kafka.spark_options(), "subscribe": topic_name(TELEMETRY), "startingOffsets": "earliest"}
+    records = spark.readStream.format("kafka").options(**source).load().coalesce(2)
+    values = records.select("value", F.unix_millis("timestamp").alias("time_ms")).mapInArrow(_pass_on, PASSED_ON)
+    values = values.observe("records", F.coalesce(F.sum("time_ms"), F.lit(0)).alias("sum"))
+    counts = (
+        values.where("value is not null")
+        .groupBy("value")
+        .applyInPandasWithState(_count, "lines long", "lines long", "append", GroupStateTimeout.NoTimeout)
+    )
+    writer = counts.writeStream.foreachBatch(lambda batch, _: batch.toArrow())
+    return writer.option("checkpointLocation", str(checkpoint)).start()
+
+
+def _pass_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 def _count(_: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

@@ -82,6 +82,12 @@ def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:
     assert settings["spark.sql.shuffle.partitions"] == "4"
 
 
+def test_the_driver_starts_with_the_jars_for_kafka(tmp_path: Path) -> None:
+    """Java takes classes only from an archive of the class path with which it starts."""
+    settings = base_configuration(tmp_path)
+    assert settings["spark.driver.extraClassPath"].split(os.pathsep) == settings["spark.jars"].split(",")
+
+
 def test_submitted_job_is_recognised() -> None:
     """spark-submit sets the port of its gateway in the environment."""
     assert is_submitted({"PYSPARK_GATEWAY_PORT": "1"})

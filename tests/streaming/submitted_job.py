@@ -15,7 +15,7 @@ import pyspark
 from regraft.infra.local.fetch_jars import spark_jars
 from regraft.infra.local.find_java import find_java
 from regraft.infra.local.java_options import start_options
-from regraft.infra.local.spark_session import spark_archive
+from regraft.infra.local.spark_session import driver_class_path, spark_archive
 from regraft.streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +36,8 @@ def submitted_job(
         *("--master", master, "--driver-memory", "512m"),
         *("--conf", f"spark.driver.extraJavaOptions={java_options}"),
         *("--conf", f"spark.executor.extraJavaOptions={java_options}"),
+        *("--driver-class-path", driver_class_path()),
+        *("--conf", f"spark.executor.extraClassPath={driver_class_path()}"),
         *("--conf", "spark.ui.enabled=false", *more),
         *("--jars", ",".join(str(jar) for jar in spark_jars())),
         str(ROOT / "streaming" / "submit_job.py" if armed is None else Path(__file__).with_name(KILLED_PROGRAM)),
