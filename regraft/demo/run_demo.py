@@ -34,7 +34,6 @@ from regraft.infra.process.show_progress import show_progress
 from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.write_recording import check_out
 from regraft.recordings.record_run import RecordOptions, record_run
-from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
     bills_of,
@@ -128,6 +127,8 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
         for name in ("summary.json", "run.json", "report.html"):
             (out / name).unlink(missing_ok=True)
         record, settings = _run(flags, settings_file, options, console, disk)
+    from regraft.report_page.report import build_report  # Matplotlib must not delay the start.
+
     summary = summarise(record)
     facts = describe_run(settings)
     _write_json(out / "run.json", facts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -120,3 +122,9 @@ def test_a_rate_reaches_the_publishers_and_chord_refuses_it(tmp_path: Path, monk
     refused = CliRunner().invoke(app, [*command, "--scenario", "chord"])
     assert isinstance(refused.exception, SettingsError)
     assert "replays check-ins at a fixed rate" in str(refused.exception)
+
+
+def test_nothing_for_drawing_is_loaded_before_the_servers_start() -> None:
+    """The report is drawn at the end."""
+    check = "import sys, regraft.demo.run_demo; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
