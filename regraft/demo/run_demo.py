@@ -61,8 +61,7 @@ from regraft.stages.loop_services import (
     EMULATOR,
     SHOWN_NAMES,
     STREAMING,
-    loop_service,
-    started_together,
+    start_fresh,
 )
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.report_restarts import report_restarts
@@ -151,10 +150,8 @@ def _run(
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
             create_run_topics(settings)
-            names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * options.dashboard, EMULATOR]
-            for together in started_together(names):
-                services = [loop_service(name, settings) for name in together]
-                stack.add(*services, on_wait=lambda name: advance(SHOWN_NAMES[name], _step_of(name)))
+            names = [CONTROLLER, STREAMING, ALERTS, *[DASHBOARD] * options.dashboard]
+            start_fresh(stack.add, names, settings, lambda name: advance(SHOWN_NAMES[name], _step_of(name)))
         if options.dashboard and not options.quiet:
             print_dashboard(settings, console)
         reporter = running.enter_context(report_restarts(settings.kafka.access, settings.kafka.namespace))

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from regraft.infra.local.service import RestartPolicy, Service
@@ -31,6 +32,7 @@ SHOWN_NAMES = {
 # completes its micro-batch; the controller completes the transition in progress (15 s) and its last writes (10 s).
 GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}
 READY_TIMEOUT_S = 180.0
+POLL_S = 0.1
 # Settings that hold secrets or their locations, and the stages that get them.
 SECRETS: dict[str, tuple[str, ...]] = {
     "redis": (CONTROLLER, ALERTS, DASHBOARD),
@@ -63,6 +65,25 @@ def loop_service(name: str, settings: Settings) -> Service:
         restart=RestartPolicy(restarts_max=RESTARTS_MAX[name]),
         finishes=name == EMULATOR,
     )
+
+
+def start_fresh(
+    start: Callable[..., None], names: Sequence[str], settings: Settings, on_wait: Callable[[str], None]
+) -> None:
+    """Start these stages of a fresh run by ``start``, and emulated brokers while Spark compiles its first micro-batch.
+
+    Both take about as long. Raises ServiceFailedError.
+    """
+    pool = ThreadPoolExecutor(1)
+    others = pool.submit(start, *(loop_service(name, settings) for name in names), on_wait=on_wait)
+    pool.shutdown(wait=False)
+    offsets = settings.streaming.query_directory / "offsets"
+    while not (others.done() or offsets.is_dir()):
+        time.sleep(POLL_S)
+    if others.done():
+        others.result()
+    start(loop_service(EMULATOR, settings))
+    others.result()
 
 
 def _own_settings(name: str, settings: Settings) -> dict[str, str]:

@@ -1,5 +1,7 @@
-"""Child processes of a run: what they import, wherever they are started."""
+"""Child processes of a run: what they import, wherever they are started, and when they start."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from regraft.infra.local.service import Service
 from regraft.infra.local.supervise import ServiceFailedError, Supervisor
 from regraft.settings.run_settings import load_settings
-from regraft.stages.loop_services import ALERTS, loop_service
+from regraft.stages.loop_services import ALERTS, EMULATOR, STREAMING, loop_service, start_fresh
 
 
 @pytest.fixture
@@ -35,3 +37,38 @@ def test_without_the_safe_path_they_would(child: Service) -> None:
     with Supervisor() as supervisor, pytest.raises(ServiceFailedError) as error:
         supervisor.start(replace(child, environment=environment))
     assert "somebody else has" in error.value.log_tail
+
+
+def test_brokers_start_while_spark_compiles_its_first_micro_batch(tmp_path: Path) -> None:
+    """Each takes seconds, and neither needs the other until there is traffic."""
+    settings = load_settings({"run": {"directory": tmp_path / "run"}})
+    is_up, has_brokers, started = threading.Event(), threading.Event(), list[str]()
+
+    def start(*services: Service, on_wait: Callable[[str], None] = lambda _: None) -> None:
+        started.extend(service.name for service in services)
+        if started[-1] == EMULATOR:
+            has_brokers.set()
+            return
+        on_wait(STREAMING)
+        (settings.streaming.query_directory / "offsets").mkdir(parents=True)  # Its query begins.
+        assert has_brokers.wait(10)
+        is_up.set()
+
+    waited_for = list[str]()
+    start_fresh(start, [STREAMING, ALERTS], settings, waited_for.append)
+    assert is_up.is_set()
+    assert started == [STREAMING, ALERTS, EMULATOR]
+    assert waited_for == [STREAMING]
+
+
+def test_no_brokers_start_if_spark_cannot(tmp_path: Path) -> None:
+    """The failure is the stage's."""
+    started = list[str]()
+
+    def start(*services: Service, **_: object) -> None:
+        started.extend(service.name for service in services)
+        raise ServiceFailedError("no memory", "")
+
+    with pytest.raises(ServiceFailedError, match="no memory"):
+        start_fresh(start, [STREAMING], load_settings({"run": {"directory": tmp_path / "run"}}), lambda _: None)
+    assert started == [STREAMING]
