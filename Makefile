@@ -7,6 +7,8 @@ BIN := .venv/bin
 LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
 # One stamp for each content of the locks: unchanged locks make every later set-up a look at one file.
 STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
+# Java, jars, and archives of their classes, which are made again when what trains them has changed.
+JAVA_STAMP := .venv/java-$(shell cat $(LOCKS) infra/local/train_start.py | sha256sum | cut -c1-16)
 # What only tests, linters and the build of the documents need, is installed only for these.
 DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock lab/pyproject.toml | sha256sum | cut -c1-16)
 # Compiled again when its sources have changed; `make clean` leaves it.
@@ -22,9 +24,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(STAMP) $(SEARCH_STAMP) ## Make .venv, install what Regraft needs to run, get Java and jars (quick when done before)
+setup: $(JAVA_STAMP) $(SEARCH_STAMP) ## Make .venv, install what Regraft needs to run, get Java and jars (quick when done before)
 
-dev: $(DEV_STAMP) $(SEARCH_STAMP) ## The same, and what tests and linters need
+dev: $(DEV_STAMP) $(JAVA_STAMP) $(SEARCH_STAMP) ## The same, and what tests and linters need
 
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -35,8 +37,11 @@ $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m regraft.infra.local.set_up
 	@rm -f .venv/set-up-* && touch $@
+
+$(JAVA_STAMP): $(STAMP)
+	$(BIN)/python -m regraft.infra.local.set_up
+	@rm -f .venv/java-* && touch $@
 
 # Without it, the first controller compiles.
 $(SEARCH_STAMP): $(STAMP)

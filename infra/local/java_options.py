@@ -16,6 +16,7 @@ from regraft.infra.local.find_java import JavaRuntime
 
 DIRECTORY = "classes"  # In the cache.
 BASE_SUFFIX = ".base"
+TRAINING = Path(__file__).with_name("train_start.py")  # What an archive has depends on it.
 DIGEST_DIGITS = 12
 # Without an archive that fits, a start takes longer, and that is all: no word about it on standard error.
 QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
@@ -37,7 +38,7 @@ class ClassArchive:
 
 def archive_of(program: str, java: JavaRuntime, jars: str) -> ClassArchive:
     """Return the place of a program's archive; ``jars`` says where its jars are, and which ones are not in the lock."""
-    parts = [str(java.executable), jars, LOCK_FILE.read_text(encoding="utf-8")]
+    parts = [str(java.executable), jars, *(file.read_text(encoding="utf-8") for file in (LOCK_FILE, TRAINING))]
     digest = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_DIGITS]
     file = find_cache() / DIRECTORY / f"{program}-java{java.version}-{digest}.jsa"
     return ClassArchive(file, file.with_suffix(BASE_SUFFIX))

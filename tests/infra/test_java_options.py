@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.local import set_up
+from regraft.infra.local import java_options, set_up
 from regraft.infra.local.find_java import JavaRuntime, find_java
 from regraft.infra.local.java_options import ClassArchive, archive_of, start_options
 from regraft.infra.local.make_archives import ArchivedProgram, ArchiveError, make_archives
@@ -46,6 +46,15 @@ def test_another_java_or_other_jars_have_another_archive(cache: Path) -> None:
     ]
     assert len({place.file for place in places}) == len(places)
     assert all(place.file.is_relative_to(cache) for place in places)
+
+
+def test_another_training_has_another_archive(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else users who update would start from one without the classes of new queries."""
+    java = JavaRuntime(Path("/java"), 17, "PATH")
+    before = archive_of("spark", java, "a.jar")
+    (tmp_path / "train_start.py").touch()
+    monkeypatch.setattr(java_options, "TRAINING", tmp_path / "train_start.py")
+    assert archive_of("spark", java, "a.jar").file != before.file
 
 
 def test_options_name_an_archive_only_if_it_exists(cache: Path) -> None:
