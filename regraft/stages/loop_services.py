@@ -78,7 +78,7 @@ def start_fresh(
     others = pool.submit(start, *(loop_service(name, settings) for name in names), on_wait=on_wait)
     pool.shutdown(wait=False)
     offsets = settings.streaming.query_directory / "offsets"
-    while not (others.done() or offsets.is_dir()):
+    while not (others.done() or (isinstance(offsets, Path) and offsets.is_dir())):  # A URI is only Java's to read.
         time.sleep(POLL_S)
     if others.done():
         others.result()
