@@ -270,7 +270,7 @@ def test_a_recent_change_is_undone_only_for_a_larger_gain() -> None:
 
 
 def test_a_gain_that_most_publishers_share_passes_however_long_the_look_back() -> None:
-    """It varies too much in time, over longer than subscriptions live; yet publishers agree, whoever subscribes."""
+    """It varies too much in time, over longer than subscriptions live; yet publishers agree."""
     wanted = [WANTED, [*WANTED, *[{"b01", "b02"}] * 20]] * 6
     starts, lifetime_s = range(0, 12_000, 1000), 10.0
     homes = {f"p{start_ms}": "b00" for start_ms in starts}
