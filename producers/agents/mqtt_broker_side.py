@@ -68,10 +68,6 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         """Send a packet to the client."""
         self._writer.write(packet.write() if self.client.version == MQTT_5 else as_mqtt311(packet))
 
-    def count(self, what: str) -> None:
-        """Count an event."""
-        self.counts[what] += 1
-
     # --- the login ---------------------------------------------------------------------------------------------------
 
     def _own_filters(self) -> Iterable[tuple[int, list[str]]]:
@@ -273,10 +269,6 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
         subscription.called.pop(upstream.broker, None)
         pattern = subscription.filter
         upstream.ask(lambda packet_id: mqtt5.UnsubscribePacket(packet_id, [pattern]).write(), lambda _answer: True)
-
-    def forget_moving(self, subscription: MqttSubscription) -> None:
-        """Forget a subscription that has ended, wherever it was going."""
-        self.moves.forget(subscription)
 
     def write_note(self, broker: str, note: AgentNote) -> None:
         """Send a note to the node of a broker, through the broker."""

@@ -186,7 +186,7 @@ class MqttSession(MqttBrokerSide):
             self._end_if_silent(1.5 * self.client.connect.keep_alive)
         will = self.client.connect.will
         if will is not None and will.topic.startswith(NOT_FOR_CLIENTS):
-            self.count("own_subject")
+            self.counts["own_subject"] += 1
             self.write_packet(mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED))
             self.end(f"its will is for agents: {will.topic[:80]}")
         elif reason is not None and self._transport is not None:

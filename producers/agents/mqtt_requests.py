@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import mqtt5
 
-from regraft.producers.agents.client_homes import ClientHomes
-from regraft.producers.agents.client_publishing import ClientPublishing
-from regraft.producers.agents.mqtt_client_facts import NOT_FOR_CLIENTS, SUBSCRIPTIONS_MAX, MqttClient, MqttSubscription
+from regraft.producers.agents.mqtt_broker_side import MqttBrokerSide
+from regraft.producers.agents.mqtt_client_facts import NOT_FOR_CLIENTS, SUBSCRIPTIONS_MAX, MqttSubscription
 from regraft.producers.agents.mqtt_frames import FAILED
 from regraft.producers.agents.mqtt_upstream import Answer, MqttUpstream, OnAnswer
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError
@@ -22,51 +20,6 @@ from regraft.schemas.stay_reasons import StayReason
 
 NOT_AUTHORIZED, BAD_FILTER, TOO_MANY, NOT_SUBSCRIBED = 0x87, 0x8F, 0x97, 0x11
 QOS_2 = 2
-
-
-class RequestOwner(Protocol):
-    """The session of the client."""
-
-    @property
-    def client(self) -> MqttClient:
-        """What is known of the client."""
-        ...
-
-    @property
-    def homes(self) -> ClientHomes[MqttUpstream]:
-        """Its connections to brokers."""
-        ...
-
-    @property
-    def publishing(self) -> ClientPublishing:
-        """Where it publishes."""
-        ...
-
-    def named(self, frame: bytes) -> bytes:
-        """Return a message of the client's with its name."""
-        ...
-
-    def write_packet(self, packet: mqtt5.Packet) -> None:
-        """Send a packet to the client."""
-        ...
-
-    def stay(self, reason: StayReason) -> None:
-        """Note that no plan can move the client."""
-        ...
-
-    def count(self, what: str) -> None:
-        """Count an event."""
-        ...
-
-    def ask_for(
-        self, upstream: MqttUpstream, subscription: MqttSubscription, on_answer: OnAnswer, *, is_moving: bool = False
-    ) -> None:
-        """Subscribe at a broker."""
-        ...
-
-    def forget_moving(self, subscription: MqttSubscription) -> None:
-        """Forget a subscription that has ended, wherever it was going."""
-        ...
 
 
 class _Codes:
@@ -103,7 +56,7 @@ class _Codes:
 class MqttRequests:
     """The requests of one client."""
 
-    def __init__(self, session: RequestOwner) -> None:
+    def __init__(self, session: MqttBrokerSide) -> None:
         self._session = session
         self._published: dict[int, tuple[MqttUpstream, OnAnswer]] = {}  # By the client's packet identifier.
 
@@ -121,7 +74,7 @@ class MqttRequests:
         if upstream is None:
             raise MalformedError("it publishes although it was not accepted")
         if topic.startswith(NOT_FOR_CLIENTS):
-            session.count("own_subject")
+            session.counts["own_subject"] += 1
             self._refuse(packet)
             return False
         limit = upstream.facts.max_packet_size
@@ -246,7 +199,7 @@ class MqttRequests:
         """End a subscription of the client at all brokers; return how many answers there will be."""
         session, count = self._session, 0
         for each in session.client.forget(pattern):
-            session.forget_moving(each)
+            session.moves.forget(each)
             for upstream in session.homes.upstreams.values():
                 upstream.ask(partial(_unsubscribing, each.filter), partial(self._note_gone, each, upstream, on_answer))
                 count += 1
