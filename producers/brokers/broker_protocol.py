@@ -3,151 +3,66 @@
 In: one message at a time (from a neighbour, a local client or the controller) and the time. Out: effects. A core owns
 no queue, no link and no clock. It requires that messages of one link arrive in the order they were sent, and that none
 is lost. :mod:`producers.emulator.starting_point` chooses the core for a kind of overlay.
+
+A core is deterministic: equal inputs give equal effects in equal order. It decides, its driver acts. The duties of a
+driver:
+
+1. Make the core: :func:`producers.emulator.starting_point.core_of`, and :meth:`begin_at` if a plan led to
+   the overlay that it begins with. A core stores nothing: a broker that restarts begins outside, with another
+   ``boot_ms``.
+2. Put everything that comes in into one queue, in the order of arrival: messages of neighbours, requests of local
+   clients, commands. On each link, messages arrive in the order they were sent, and none is lost.
+3. Put the end of a link's peer behind everything that peer had sent: :meth:`lose_peer`, once for each of its
+   incarnations. If a link has lost a message, its peer counts as dead.
+4. Handle one message at a time, and execute its effects, in order, before the next. What an effect puts into the
+   queue waits there, even if it is for this very broker.
+5. Execute each effect: ``Send`` over the link to that peer; ``Answer`` to the controller; ``Deliver`` and what
+   concerns a client to that local client, whose reaction comes back as a request; ``Published`` and ``Dropped``
+   are only to be counted.
+6. Before a prepare that lets brokers join, connect to their next incarnations, so that what the core sends them
+   does not reach an earlier one; revert that if the core refuses (its ``phase`` is still STEADY).
+7. After a command, keep links to all of ``live_neighbours``, and let new clients connect only if ``takes_clients``.
+8. After an install that made the core start over (``epoch`` or ``takes_clients`` changed), begin another
+   incarnation of all links: what it was sent before is void.
+9. If :class:`ProtocolError` is raised, the message was impossible: refuse it alone, and report that.
+
+As a loop::
+
+    core = core_of(broker, configuration, boot_ms)
+    while True:
+        source, message = queue.get()
+        held = core.epoch, core.takes_clients
+        joining = message.brokers_joined if is_prepare(message) and core.phase is BrokerPhase.STEADY else ()
+        links.renew(joining)
+        if isinstance(message, PeerLost):
+            effects = core.lose_peer(message.peer, now_ms())
+        else:
+            effects = core.handle(source, message, now_ms())
+        for effect in effects:
+            match effect:
+                case Send(peer, sent):
+                    links.send(peer, sent)
+                case Answer(result):
+                    controller.send(result)
+                case Published() | Dropped():
+                    ledger.count(effect)
+                case _:
+                    clients.notify(effect)
+        if core.phase is BrokerPhase.STEADY:
+            links.cancel_renewal(joining)
+        if is_install(message) and (core.epoch, core.takes_clients) != held:
+            links.begin_incarnation()
+        links.keep(core.live_neighbours)
+        clients.settle(core.takes_clients)
+
+The emulator (:mod:`producers.emulator.emulate_overlay`), a node (:mod:`producers.nodes.broker_node`) and the tests
+that try any order are such drivers.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any
 
-from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message, Notification
-from regraft.producers.brokers.broker_reports import BrokerPhase
-from regraft.schemas.command import Command
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
-
-class BrokerProtocol(Protocol):
-    """The protocol of one broker. Deterministic: equal inputs give equal effects in equal order.
-
-    The core decides, its driver acts. The duties of a driver:
-
-    1. Make the core: :func:`producers.emulator.starting_point.core_of`, and :meth:`begin_at` if a plan led to
-       the overlay that it begins with. A core stores nothing: a broker that restarts begins outside, with another
-       ``boot_ms``.
-    2. Put everything that comes in into one queue, in the order of arrival: messages of neighbours, requests of local
-       clients, commands. On each link, messages arrive in the order they were sent, and none is lost.
-    3. Put the end of a link's peer behind everything that peer had sent: :meth:`lose_peer`, once for each of its
-       incarnations. If a link has lost a message, its peer counts as dead.
-    4. Handle one message at a time, and execute its effects, in order, before the next. What an effect puts into the
-       queue waits there, even if it is for this very broker.
-    5. Execute each effect: ``Send`` over the link to that peer; ``Answer`` to the controller; ``Deliver`` and what
-       concerns a client to that local client, whose reaction comes back as a request; ``Published`` and ``Dropped``
-       are only to be counted.
-    6. Before a prepare that lets brokers join, connect to their next incarnations, so that what the core sends them
-       does not reach an earlier one; revert that if the core refuses (its ``phase`` is still STEADY).
-    7. After a command, keep links to all of ``live_neighbours``, and let new clients connect only if ``takes_clients``.
-    8. After an install that made the core start over (``epoch`` or ``takes_clients`` changed), begin another
-       incarnation of all links: what it was sent before is void.
-    9. If :class:`ProtocolError` is raised, the message was impossible: refuse it alone, and report that.
-
-    As a loop::
-
-        core = core_of(broker, configuration, boot_ms)
-        while True:
-            source, message = queue.get()
-            held = core.epoch, core.takes_clients
-            joining = message.brokers_joined if is_prepare(message) and core.phase is BrokerPhase.STEADY else ()
-            links.renew(joining)
-            if isinstance(message, PeerLost):
-                effects = core.lose_peer(message.peer, now_ms())
-            else:
-                effects = core.handle(source, message, now_ms())
-            for effect in effects:
-                match effect:
-                    case Send(peer, sent):
-                        links.send(peer, sent)
-                    case Answer(result):
-                        controller.send(result)
-                    case Published() | Dropped():
-                        ledger.count(effect)
-                    case _:
-                        clients.notify(effect)
-            if core.phase is BrokerPhase.STEADY:
-                links.cancel_renewal(joining)
-            if is_install(message) and (core.epoch, core.takes_clients) != held:
-                links.begin_incarnation()
-            links.keep(core.live_neighbours)
-            clients.settle(core.takes_clients)
-
-    The emulator (:mod:`producers.emulator.emulate_overlay`), a node (:mod:`producers.nodes.broker_node`) and the tests
-    that try any order are such drivers.
-    """
-
-    @property
-    def boot_ms(self) -> int:
-        """When it began."""
-        ...
-
-    @property
-    def broker(self) -> str:
-        """The broker's name."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that it stamps."""
-        ...
-
-    @property
-    def control_messages_sent(self) -> int:
-        """Number of messages sent to neighbours since boot, except notifications."""
-        ...
-
-    @property
-    def held_count_max(self) -> int:
-        """The most deliveries held back at one time since boot."""
-        ...
-
-    def begin_at(self, plan: str, digest: str, term: int) -> None:
-        """Accept the initial configuration as the one that a plan led to, in this or an earlier term.
-
-        From then on the core answers for that plan as if it had executed it, and obeys no leader of a lower term.
-        """
-        ...
-
-    def leave_clients(self) -> None:
-        """Let plans take this broker out of the overlay although clients stay here, as those of real brokers do.
-
-        Publishers then end when the broker switches, subscriptions once everything of the old epoch has come. Without
-        this call, and on a ring, a broker refuses a plan that would leave clients behind.
-        """
-        ...
-
-    def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Process one message and return the effects, in order. ``source`` is a neighbour, or None for a local sender.
-
-        Raises ProtocolError if the message is impossible.
-        """
-        ...
-
-    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Note that a neighbour is gone for good, after everything it had sent; return the effects."""
-        ...
-
-    @property
-    def phase(self) -> BrokerPhase:
-        """The phase of this broker in a transition."""
-        ...
-
-    @property
-    def live_neighbours(self) -> tuple[str, ...]:
-        """The neighbours in any live epoch, sorted."""
-        ...
-
-    @property
-    def takes_clients(self) -> bool:
-        """Whether clients may connect: the broker is in the overlay of every live epoch."""
-        ...
-
-    @property
-    def held_notifications(self) -> list[Notification]:
-        """Return the notifications that this broker holds back for the plan under way."""
-        ...
-
-    @property
-    def covered_forwards(self) -> int:
-        """Number of subscriptions sent to a neighbour that already had a wider one from here."""
-        ...
-
-    @property
-    def ended_count(self) -> int:
-        """Number of subscriptions that have ended but may still be owed something."""
-        ...
+BrokerProtocol = TwoEpochBroker[Any, Any]  # The core of a broker of any kind of overlay.

@@ -7,7 +7,6 @@ the next to :mod:`producers.brokers.tree_change`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -84,10 +83,6 @@ class TreeRouting:
     def clients_here(self) -> dict[str, int]:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
-
-    def live_tables(self) -> Iterable[RoutingTables]:
-        """Return the tables of all live epochs."""
-        return self._state.epochs()
 
     def check_progress(self, now_ms: float) -> list[Effect]:
         """Return nothing: on a tree each step itself checks what it makes possible."""

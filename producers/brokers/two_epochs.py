@@ -29,8 +29,9 @@ from regraft.schemas.command import Command, Refusal
 class TwoEpochBroker(CommandedCore[Tables, Plan]):
     """One broker's protocol core: it obeys commands, and passes all other messages to its kind of overlay.
 
-    A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes the part that depends on the kind of
-    overlay, over the same ``state``: at the start, and again after an INSTALL. That part does not know the core.
+    What its driver has to do is in :mod:`producers.brokers.broker_protocol`. ``routing`` makes the part that depends on
+    the kind of overlay, over the same ``state``: at the start, and again after an INSTALL. That part does not know the
+    core.
 
     *Why two epochs.* Brokers cannot change the overlay at one instant: a command reaches them at different times. If
     each changed its tables in place, a notification would cross brokers with old tables and brokers with new ones, and
@@ -57,11 +58,18 @@ class TwoEpochBroker(CommandedCore[Tables, Plan]):
     """
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
-        """Accept this broker's epoch as the one that a plan led to."""
+        """Accept the initial configuration as the one that a plan led to, in this or an earlier term.
+
+        From then on the core answers for that plan as if it had executed it, and obeys no leader of a lower term.
+        """
         self.state.fence.begin_at(self.epoch, plan, digest, term)
 
     def leave_clients(self) -> None:
-        """Let plans take this broker out of the overlay although clients stay: their stays end with the old epoch."""
+        """Let plans take this broker out of the overlay although clients stay here, as those of real brokers do.
+
+        Publishers then end when the broker switches, subscriptions once everything of the old epoch has come. Without
+        this call, and on a ring, a broker refuses a plan that would leave clients behind.
+        """
         self.state.leaves_clients = True
 
     # --- what a driver reads -----------------------------------------------------------------------------------------
@@ -88,12 +96,12 @@ class TwoEpochBroker(CommandedCore[Tables, Plan]):
 
     @property
     def control_messages_sent(self) -> int:
-        """Number of messages sent to neighbours, except notifications."""
+        """Number of messages sent to neighbours since boot, except notifications."""
         return self.state.control_messages_sent
 
     @property
     def held_count_max(self) -> int:
-        """The most deliveries held back at one time."""
+        """The most deliveries held back at one time since boot."""
         return self.state.held_count_max
 
     @property
@@ -114,7 +122,10 @@ class TwoEpochBroker(CommandedCore[Tables, Plan]):
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Process one message and return the effects, in order; ``source`` is None for a local sender."""
+        """Process one message and return the effects, in order. ``source`` is a neighbour, or None for a local sender.
+
+        Raises ProtocolError if the message is impossible.
+        """
         self.state.now_ms = now_ms
         if isinstance(message, Notification):
             return self.routing.route(source, message)

@@ -53,9 +53,8 @@ def kind_error(inventory: Inventory, *, has_groups_once: bool = False) -> str:
 
 def subscriptions_in(core: BrokerProtocol) -> Iterator[ListedSubscription]:
     """Return what the tables of all live epochs hold about subscriptions."""
-    routing = getattr(core, "routing", None)
-    if isinstance(routing, TreeRouting):
-        for tables in routing.live_tables():
+    if isinstance(core.routing, TreeRouting):
+        for tables in core.state.epochs():
             for entry in tables.entries.values():
                 is_elsewhere = entry.towards != TREE_LOCAL
                 yield ListedSubscription(entry.subscription, entry.home, entry.filter_, is_elsewhere)
@@ -72,10 +71,9 @@ def is_subscribed(core: BrokerProtocol, subscription: str) -> bool:
 
     Only queue groups need it, which nodes on other overlays refuse.
     """
-    routing = getattr(core, "routing", None)
-    if not isinstance(routing, TreeRouting):
+    if not isinstance(core.routing, TreeRouting):
         return False
-    entries = (tables.entries.get(subscription) for tables in routing.live_tables())
+    entries = (tables.entries.get(subscription) for tables in core.state.epochs())
     return any(entry is not None and not entry.leaving for entry in entries)
 
 

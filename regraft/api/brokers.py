@@ -1,6 +1,6 @@
 """The protocol of a broker: messages, routing, epochs. Pure: no clock, no network.
 
-The driver's duties are those of ``BrokerProtocol``.
+The driver's duties are in :mod:`producers.brokers.broker_protocol`.
 """
 
 from regraft.producers.brokers.broker_messages import (
