@@ -12,10 +12,8 @@ import dataclasses
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Protocol
 
 import simpy
 import structlog
@@ -33,7 +31,6 @@ from regraft.producers.emulator.outage_schedule import Outage, outage_of, with_n
 from regraft.producers.emulator.read_commands import KafkaUnreachableError
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
-from regraft.producers.nodes.broker_node import NodePorts
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.nodes.node_kinds import kind_error
 from regraft.producers.real_fleet.broker_kinds import BrokerKind, ServerAddress, broker_kind
@@ -45,9 +42,6 @@ from regraft.producers.workloads.burst_detours import BurstDetours
 from regraft.producers.workloads.checkin_walks import CheckinWalks
 from regraft.producers.workloads.stock_settings import Detours
 from regraft.producers.workloads.stock_workload import StockWorkload
-from regraft.schemas.command import Command
-from regraft.schemas.plan import Plan
-from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.status_file import StatusFile
 from regraft.schemas.units import SECOND_MS
 
@@ -98,55 +92,6 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
             raise FleetError(str(error)) from error
 
 
-class RecordCounts(Protocol):
-    """Counts of records on their way to Kafka."""
-
-    written: Counter[str]
-    lost: Counter[str]
-
-    @property
-    def waiting_count(self) -> int:
-        """Number of records not acknowledged yet."""
-        ...
-
-
-class FleetPorts(NodePorts, Protocol):
-    """What a fleet needs from Kafka: see KafkaPorts."""
-
-    @property
-    def telemetry(self) -> RecordCounts:
-        """The writer of telemetry."""
-        ...
-
-    @property
-    def answers(self) -> RecordCounts:
-        """The writer of everything else."""
-        ...
-
-    def connect(self, wait_s_max: float) -> None:
-        """Start receiving commands."""
-
-    def withdraw_clients(self, brokers: Container[str], wait_s_max: float) -> int:
-        """Remove clients of an earlier run from the register; return how many there were."""
-        ...
-
-    def read_plans(self, wait_s_max: float, undecided_s_max: float) -> list[Plan]:
-        """Return the newest version of each plan."""
-        ...
-
-    def requested_share(self) -> SampleRequest | None:
-        """Return the controller's request for what to report in full, or None if there is none."""
-        ...
-
-    def poll(self) -> list[Command]:
-        """Return the commands that have arrived."""
-        ...
-
-    def flush(self, wait_s_max: float) -> int:
-        """Wait for pending records; return how many are still unsent."""
-        ...
-
-
 class RealFleet:
     """One run, on one event loop."""
 
@@ -154,7 +99,7 @@ class RealFleet:
         self,
         settings: EmulatorSettings,
         inventory: Inventory,
-        ports: FleetPorts,
+        ports: KafkaPorts,
         kind: BrokerKind,
         servers: Mapping[str, ServerAddress],
         outages: list[Outage],

@@ -211,7 +211,7 @@ class RingRun(TransitionRun):
         for number in range(broker_count * users_of_broker):
             user, wanted = f"u{number:05d}", rng.sample(self._topics, rng.randint(*TOPICS_OF_USER))
             self._wants[user] = wanted
-            self.overlay.connect_user(user, inventory.brokers[number % broker_count], wanted)
+            self.overlay.users.connect(user, inventory.brokers[number % broker_count], wanted)
         self._users = sorted(self._wants)
         self.settle()
 
@@ -236,11 +236,11 @@ class RingRun(TransitionRun):
         wanted = self._wants[user]
         other = rng.choice([topic for topic in self._topics if topic not in wanted])
         self._wants[user] = [*wanted[1:], other]
-        self.overlay.change_topics(user, self._wants[user])
+        self.overlay.users.change_topics(user, self._wants[user])
 
     def home_of(self, client: str) -> str | None:
         """Return a user's home."""
-        return self.overlay.user_home(client)
+        return self.overlay.users.home_of(client)
 
     def _draw(self, rng: random.Random, exchanged: int, users: int) -> tuple[OverlayConfiguration, list[ClientMove]]:
         ring = self.configuration

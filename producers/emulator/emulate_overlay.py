@@ -183,22 +183,6 @@ class EmulatedOverlay:
         """End a subscription now; do nothing if it has already ended."""
         self.subscribers.cancel(subscription)
 
-    def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
-        """Connect a user of a ring to its home; it may return after it has left."""
-        self.users.connect(user, home, topics)
-
-    def change_topics(self, user: str, topics: Iterable[str]) -> None:
-        """Set the topics that a user subscribes to from now on."""
-        self.users.change_topics(user, topics)
-
-    def disconnect_user(self, user: str) -> None:
-        """Disconnect a user; what was published before is still delivered."""
-        self.users.disconnect(user)
-
-    def user_home(self, user: str) -> str | None:
-        """Return the home of a user, or None if it is not connected."""
-        return self.users.home_of(user)
-
     # --- outages -----------------------------------------------------------------------------------------------------
 
     def kill(self, name: str, notice_ms: float) -> None:

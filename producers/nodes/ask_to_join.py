@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import structlog
 
+from regraft.producers.emulator.emulator_ports import MembershipPort
 from regraft.schemas.announcement import REPEAT_MS, Announcement
 from regraft.schemas.member import BrokerFacts, PeerCost
 from regraft.schemas.units import SECOND_MS
@@ -24,19 +24,8 @@ CONNECT_S_MAX = 5.0
 CAPABILITY = "node"
 
 
-class Membership(Protocol):
-    """Which brokers are members, and how to ask to become one."""
-
-    def is_member(self, broker: str) -> bool:
-        """Return True if a broker is a member."""
-        ...
-
-    def announce(self, announcement: Announcement) -> None:
-        """Ask to join."""
-
-
 async def ask_to_join(
-    broker: str, addresses: Mapping[str, tuple[str, int]], membership: Membership, now_ms: Callable[[], float]
+    broker: str, addresses: Mapping[str, tuple[str, int]], membership: MembershipPort, now_ms: Callable[[], float]
 ) -> None:
     """Announce the broker every ``REPEAT_MS`` until it is a member, then return."""
     announced_ms = -float(REPEAT_MS)

@@ -12,61 +12,22 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import simpy
 
-from regraft.producers.brokers.match_content import Content, Filter
+from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.ring_tables import TOPIC
-from regraft.producers.emulator.emulator_ports import OverlayListener
-from regraft.producers.emulator.starting_point import StartingPoint
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.schemas.client import Role
 from regraft.schemas.command import CommandResult
 from regraft.schemas.units import SECOND_MS
-
-
-class UserOverlay(Protocol):
-    """What the workload requires of an overlay with topics and users."""
-
-    @property
-    def env(self) -> simpy.Environment:
-        """The clock, in ms."""
-
-    @property
-    def start(self) -> StartingPoint:
-        """The configuration that its brokers begin with, and where earlier plans have put clients."""
-
-    @property
-    def brokers(self) -> Mapping[str, object]:
-        """The brokers by name."""
-
-    @property
-    def listeners(self) -> list[OverlayListener]:
-        """Those who are notified of what happens to clients."""
-
-    def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Connect a feed to its home; it may publish once the listeners are notified."""
-
-    def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
-        """Hand a notification to its feed's home."""
-
-    def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
-        """Connect a user who wants these topics to its home."""
-
-    def change_topics(self, user: str, topics: Iterable[str]) -> None:
-        """Replace the topics that a connected user wants."""
-
-    def disconnect_user(self, user: str) -> None:
-        """Disconnect a user."""
-
-    def user_home(self, user: str) -> str | None:
-        """Return a connected user's home, None if it is not connected."""
 
 
 def user_name(number: int) -> str:
@@ -117,7 +78,7 @@ class CheckinWorkload:
 
     def __init__(
         self,
-        overlay: UserOverlay,
+        overlay: EmulatedOverlay,
         settings: CheckinSettings,
         rng: random.Random,
         checkins: Checkins | None = None,
@@ -288,7 +249,7 @@ class CheckinWorkload:
         user.is_connected = True
         self.user_count += 1
         user.wanted = user.topics_now()
-        self._overlay.connect_user(user.name, user.home, sorted(user.wanted))
+        self._overlay.users.connect(user.name, user.home, sorted(user.wanted))
 
     def _ask_again(self, user: _User) -> None:
         """Let a connected user request the topics that it wants now, if they have changed."""
@@ -296,11 +257,11 @@ class CheckinWorkload:
         if not user.is_connected or wanted == user.wanted:
             return
         user.wanted = wanted
-        if self._overlay.user_home(user.name) is None:  # Its home has died.
+        if self._overlay.users.home_of(user.name) is None:  # Its home has died.
             user.home = self._home_rng.choice(self._brokers)
-            self._overlay.connect_user(user.name, user.home, sorted(wanted))
+            self._overlay.users.connect(user.name, user.home, sorted(wanted))
         else:
-            self._overlay.change_topics(user.name, sorted(wanted))
+            self._overlay.users.change_topics(user.name, sorted(wanted))
 
     def _disconnect(self, event: simpy.Event) -> None:
         if not self._is_running:
@@ -308,10 +269,10 @@ class CheckinWorkload:
         user = cast(_User, event.value)
         user.is_connected = False
         self.user_count -= 1
-        home = self._overlay.user_home(user.name)
+        home = self._overlay.users.home_of(user.name)
         if home is not None:
             user.home = home  # It reconnects where it was last.
-            self._overlay.disconnect_user(user.name)
+            self._overlay.users.disconnect(user.name)
 
 
 def _make_friends(users: list[_User], friend_count: int, rng: random.Random) -> None:

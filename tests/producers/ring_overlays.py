@@ -42,7 +42,7 @@ class RingRun:
         for topic in self.topics:
             self.overlay.advertise(f"p-{topic}", self.rng.choice(self.inventory.brokers), topic_filter(topic))
         for user in self.users:
-            self.overlay.connect_user(user, self.rng.choice(self.inventory.brokers), self.some_topics())
+            self.overlay.users.connect(user, self.rng.choice(self.inventory.brokers), self.some_topics())
         self.virtual.run_for(1_000.0)
 
     def some_topics(self) -> list[str]:
@@ -61,7 +61,7 @@ class RingRun:
             if self.rng.random() < changes_share:
                 user, wanted = self.rng.choice(self.users), self.some_topics()
                 event.callbacks.append(
-                    lambda _, who=user, what=wanted: self.overlay.change_topics(who, what)  # type: ignore[misc]
+                    lambda _, who=user, what=wanted: self.overlay.users.change_topics(who, what)  # type: ignore[misc]
                 )
             at_ms += every_ms
 
@@ -76,7 +76,7 @@ class RingRun:
         """Return moves of users to random other brokers."""
         moves = []
         for user in sorted(self.rng.sample(self.users, count)):
-            home = self.overlay.user_home(user)
+            home = self.overlay.users.home_of(user)
             assert home is not None
             others = [broker for broker in self.inventory.brokers if broker != home]
             moves.append(ClientMove(user, home, self.rng.choice(others)))

@@ -62,21 +62,21 @@ class AnyOrderRing(AnyOrderOverlay):
         if self.users.home_of(name) is not None or home in self.dead:
             return False
         self.user_homes[name] = home
-        self.connect_user(name, home, topics)
+        self.users.connect(name, home, topics)
         return True
 
     def do_topics(self, name: str, topics: Sequence[str]) -> bool:
         """Change the topics of a user."""
         if self.users.home_of(name) is None:
             return False
-        self.change_topics(name, topics)
+        self.users.change_topics(name, topics)
         return True
 
     def do_disconnect(self, name: str) -> bool:
         """Disconnect a user."""
         if self.users.home_of(name) is None:
             return False
-        self.disconnect_user(name)
+        self.users.disconnect(name)
         return True
 
     def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:

@@ -171,7 +171,7 @@ class RandomOverlay:
             if self.kind == RING
             else sorted(self.publisher_homes)
         )
-        of = self.overlay.user_home if self.kind == RING else self.overlay.publishers.home_of
+        of = self.overlay.users.home_of if self.kind == RING else self.overlay.publishers.home_of
         here = [(name, home) for name in names if (home := of(name)) is not None]
         return sorted(self.rng.sample(here, min(self.rng.randint(0, 3), len(here))))
 
@@ -208,10 +208,10 @@ class RandomOverlay:
             self.names += 1
         else:
             name = f"u{self.rng.randint(0, self.clients_max)}"
-            if self.overlay.user_home(name) is None:
-                self.overlay.connect_user(name, self._a_broker(), self._some_topics())
+            if self.overlay.users.home_of(name) is None:
+                self.overlay.users.connect(name, self._a_broker(), self._some_topics())
             else:
-                self.overlay.change_topics(name, self._some_topics())
+                self.overlay.users.change_topics(name, self._some_topics())
 
     def _go(self) -> None:
         """Disconnect a subscriber or user; the user may reconnect at once."""
@@ -220,11 +220,11 @@ class RandomOverlay:
                 self.overlay.cancel(self.subscribed.pop(self.rng.randrange(len(self.subscribed))))
             return
         name = f"u{self.rng.randint(0, self.clients_max)}"
-        home = self.overlay.user_home(name)
+        home = self.overlay.users.home_of(name)
         if home is not None:
-            self.overlay.disconnect_user(name)
+            self.overlay.users.disconnect(name)
             if self.rng.random() < RETURNS_AT_ONCE_SHARE:
-                self.overlay.connect_user(name, self.rng.choice((home, self._a_broker())), self._some_topics())
+                self.overlay.users.connect(name, self.rng.choice((home, self._a_broker())), self._some_topics())
 
     def _some_topics(self) -> list[str]:
         return self.rng.sample(KINDS, self.rng.randint(1, 3))

@@ -37,7 +37,7 @@ def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
     run.execute(target, moves)
     cores = run.virtual.ring_cores
     for move in moves:
-        assert run.overlay.user_home(move.client) == move.home_to
+        assert run.overlay.users.home_of(move.client) == move.home_to
         assert len([one for one in cores[move.home_to].state.locals.values() if one.user == move.client]) == 3
         assert not [one for one in cores[move.home_from].state.locals.values() if one.user == move.client]
 
@@ -61,10 +61,10 @@ def test_users_that_end_and_return_during_a_plan_are_served() -> None:
     virtual = run.virtual
     for move in moves:
         gone = virtual.env.timeout(3.0)
-        gone.callbacks.append(lambda _, user=move.client: run.overlay.disconnect_user(user))  # type: ignore[misc]
+        gone.callbacks.append(lambda _, user=move.client: run.overlay.users.disconnect(user))  # type: ignore[misc]
         again = virtual.env.timeout(9.0)
         again.callbacks.append(
-            lambda _, user=move.client, home=move.home_from: run.overlay.connect_user(user, home, run.some_topics())
+            lambda _, user=move.client, home=move.home_from: run.overlay.users.connect(user, home, run.some_topics())
         )  # type: ignore[misc]
     run.live(2_000.0, changes_share=0.0)
     run.execute(RingConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids), moves)
@@ -84,4 +84,4 @@ def test_what_a_dying_broker_held_is_accounted_for_and_nothing_is_repeated() -> 
     account = run.virtual.finish()
     assert account.repeated == account.out_of_order == account.unexpected == 0
     assert account.excused == account.lost
-    assert run.overlay.users.waiting_count == sum(run.overlay.user_home(user) == "b03" for user in run.users) > 0
+    assert run.overlay.users.waiting_count == sum(run.overlay.users.home_of(user) == "b03" for user in run.users) > 0

@@ -136,7 +136,7 @@ class CountedRing:
         for topic in self.topics:
             self.virtual.overlay.advertise(f"publisher of {topic}", self._broker(), topic_filter(topic))
         for user, home in self.home_of.items():
-            self.virtual.overlay.connect_user(user, home, self.wanted[user])
+            self.virtual.overlay.users.connect(user, home, self.wanted[user])
         self.virtual.run_for(SETTLE_MS)
 
     def exchange_ids(self, moved: int) -> RingConfiguration:

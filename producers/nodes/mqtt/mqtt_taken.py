@@ -7,31 +7,10 @@ never reused.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
 
 from mqtt5 import PublishPacket
 
 TAKEN_MAX = 1_000  # Packet IDs of messages that the broker might send again.
-
-
-class Taken(Protocol):
-    """Which messages were taken."""
-
-    def begin(self) -> None:
-        """Note that the broker has begun another session: it will resend nothing."""
-        ...
-
-    def take(self, packet: PublishPacket, packet_id: int) -> int | None:
-        """Return the receipt of a message, 0 if it needs none, None if it was taken before."""
-        ...
-
-    def may_forget(self, packet_id: int) -> bool:
-        """Return True if the message taken before with this packet ID may be acknowledged now."""
-        ...
-
-    def release(self, receipt: int, is_connected: bool) -> int:
-        """Note that a message is safe; return the packet ID to acknowledge now, 0 for none."""
-        ...
 
 
 class TakenAtOnce:
@@ -102,3 +81,6 @@ class TakenUntilSafe:
             return packet_id
         self._receipts[packet_id] = 0
         return 0
+
+
+Taken = TakenAtOnce | TakenUntilSafe

@@ -50,6 +50,7 @@ class RecordingOverlay:
         self.feeds: dict[str, tuple[str, Filter]] = {}
         self.published: dict[str, list[Content]] = defaultdict(list)
         self.sizes_bytes: list[int] = []
+        self.users = self
         self._answer_ms = answer_ms
         self._answer_rng = answer_rng
 
@@ -63,7 +64,7 @@ class RecordingOverlay:
         self.published[publisher].append(content)
         self.sizes_bytes.append(size_bytes)
 
-    def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
+    def connect(self, user: str, home: str, topics: Iterable[str]) -> None:
         assert user not in self.homes
         self.homes[user] = home
         self._note("connect", user, topics)
@@ -73,11 +74,11 @@ class RecordingOverlay:
         assert self.topics[user] != frozenset(topics)
         self._note("change", user, topics)
 
-    def disconnect_user(self, user: str) -> None:
+    def disconnect(self, user: str) -> None:
         self._note("disconnect", user, ())
         del self.homes[user], self.topics[user]
 
-    def user_home(self, user: str) -> str | None:
+    def home_of(self, user: str) -> str | None:
         return self.homes.get(user)
 
     def _note(self, kind: str, user: str, topics: Iterable[str]) -> None:
