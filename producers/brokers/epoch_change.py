@@ -29,6 +29,8 @@ from regraft.producers.brokers.switch_epochs import Draining
 from regraft.schemas.command import Command
 from regraft.schemas.texts import name_some
 
+Overlay = TypeVar("Overlay", bound=OverlayConfiguration)
+
 CLIENTS_NAMED_MAX = 3
 CLIENT_WAIT_MS_MAX = 10_000.0  # How long a plan waits for one client's answer; checked when a command repeats.
 
@@ -49,12 +51,13 @@ def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
 
 def agreed_target(
     command: Command,
-    target_of: Callable[[Command], OverlayConfiguration],
-    reason_against: Callable[[Command, OverlayConfiguration], str],
-) -> OverlayConfiguration | str:
+    present: Overlay,
+    target_of: Callable[[Command, Overlay], Overlay],
+    reason_against: Callable[[Command, Overlay], str],
+) -> Overlay | str:
     """Return the overlay that a prepare leads to, or why it is impossible or this broker cannot take part."""
     try:
-        target = target_of(command)
+        target = target_of(command, present)
         return digest_mismatch(command, target) or reason_against(command, target) or target
     except ValueError as error:
         return str(error)

@@ -27,7 +27,6 @@ enough. So no broker needs to know who is dead to know what has ended: EndBehind
 
 from __future__ import annotations
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Message, Notification, Send
 from regraft.producers.brokers.epoch_change import agreed_target, reason_to_stay, requested_change
@@ -40,6 +39,11 @@ from regraft.producers.brokers.ring_tables import RingTables, TopicEntry, TopicS
 from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held, switch
 from regraft.schemas.command import Command, CommandPhase
+
+
+def ring_target(command: Command, present: RingConfiguration) -> RingConfiguration:
+    """Return the ring with the IDs reassigned and with the brokers that join or leave, as a prepare says."""
+    return present.replaced(command.epoch_to, command.id_moves, change=requested_change(command, present))
 
 
 class RingChange:
@@ -124,13 +128,9 @@ class RingChange:
 
     def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        target = agreed_target(command, self._target_of, self._reason_against)
-        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
-
-    def _target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the ring with the IDs reassigned and with the brokers that join or leave."""
         present = self._state.tables[self._state.epoch].configuration
-        return present.replaced(command.epoch_to, command.id_moves, change=requested_change(command, present))
+        target = agreed_target(command, present, ring_target, self._reason_against)
+        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
 
     def tables_outside(self, command: Command) -> RingTables:
         """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""
@@ -138,7 +138,7 @@ class RingChange:
         ids = {move.broker: move.id_to for move in command.id_moves}
         return RingTables(self.broker, RingConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
 
-    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+    def _reason_against(self, command: Command, target: RingConfiguration) -> str:
         """Return which move of a user is impossible, or which clients a leaving broker still has; empty if none."""
         present = self._state.tables[self._state.epoch].configuration
         for move in command.moves:
@@ -150,9 +150,8 @@ class RingChange:
             return reason_to_stay([*self._trees.users_here(), *self._state.here], command)
         return ""
 
-    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: RingConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan: derive and join trees of the new epoch, and notify the users to be moved."""
-        assert isinstance(target, RingConfiguration)
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
         old = self._state.tables[self._state.epoch]

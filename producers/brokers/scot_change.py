@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -36,6 +35,12 @@ from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
 from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held
 from regraft.schemas.command import Command
+
+
+def scot_target(command: Command, present: ScotConfiguration) -> ScotConfiguration:
+    """Return the overlay with slots reassigned and regions relinked, as a prepare says."""
+    change = requested_change(command, present)
+    return present.replaced(command.epoch_to, command.id_moves, command.links_removed, command.links_added, change)
 
 
 class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
@@ -79,23 +84,12 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        target = agreed_target(command, self._target_of, self._reason_against)
+        present = self._state.tables[self._state.epoch].configuration
+        target = agreed_target(command, present, scot_target, self._reason_against)
         return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
 
-    def _target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the overlay with slots reassigned and regions relinked."""
-        present = self._state.tables[self._state.epoch].configuration
-        return present.replaced(
-            command.epoch_to,
-            command.id_moves,
-            command.links_removed,
-            command.links_added,
-            requested_change(command, present),
-        )
-
-    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+    def _reason_against(self, command: Command, target: ScotConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
-        assert isinstance(target, ScotConfiguration)
         older = self._state.tables[self._state.epoch]
         present, keeps = older.configuration, self._keeps_interest(command, older, target)
         for move in command.moves:
@@ -116,9 +110,8 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             return reason_to_stay(here, command)
         return ""
 
-    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: ScotConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that all homes fill at once."""
-        assert isinstance(target, ScotConfiguration)
         state = self._state
         # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration, link
+from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -37,6 +37,16 @@ from regraft.producers.brokers.switch_epochs import drain, release_held
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
 from regraft.schemas.command import Command
+
+
+def tree_target(command: Command, present: TreeConfiguration) -> TreeConfiguration:
+    """Return the tree with the links exchanged and with the brokers that join or leave, as a prepare says."""
+    return present.replaced(
+        command.epoch_to,
+        [link(a, b) for a, b in command.links_removed],
+        [link(a, b) for a, b in command.links_added],
+        change=requested_change(command, present),
+    )
 
 
 class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
@@ -94,20 +104,11 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        target = agreed_target(command, self._target_of, self._reason_against)
+        present = self._state.tables[self._state.epoch].configuration
+        target = agreed_target(command, present, tree_target, self._reason_against)
         return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
 
-    def _target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the tree with the links exchanged and with the brokers that join or leave."""
-        present = self._state.tables[self._state.epoch].configuration
-        return present.replaced(
-            command.epoch_to,
-            [link(a, b) for a, b in command.links_removed],
-            [link(a, b) for a, b in command.links_added],
-            change=requested_change(command, present),
-        )
-
-    def _reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+    def _reason_against(self, command: Command, target: TreeConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
         for move in command.moves:
             # A publisher that has left meanwhile does not matter; one at another home would be cut off.
@@ -126,9 +127,8 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             return reason_to_stay(here, command)
         return ""
 
-    def _open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: TreeConfiguration, now_ms: float) -> list[Effect]:
         """Begin the plan, with tables that hold whatever can be derived from the present ones."""
-        assert isinstance(target, TreeConfiguration)
         # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         moved = {name: move.home_to for name, move in moves.items()}
