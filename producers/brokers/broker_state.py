@@ -266,24 +266,12 @@ class BrokerState(Generic[Tables, Plan]):
             self.has_overflowed |= not self.early.keep(epoch, source, message)
         return []
 
-    def take_early(self, epoch: int) -> list[tuple[str | None, ControlMessage | ClientRequest]]:
-        """Return the messages kept for an epoch that is prepared now, in order; forget those of other epochs."""
-        return self.early.take(epoch)
-
-    def forget_early(self, epoch_max: int) -> None:
-        """Forget the messages kept for epochs up to this one: it is over."""
-        self.early.forget(epoch_max)
-
     # --- requests that wait until the plan, or whatever else they wait for, is over ----------------------------------
 
     def postpone(self, request: PublisherRequest) -> list[Effect]:
         """Keep a request until the plan, or whatever else it waits for, is over."""
         self.postponed.append(request)
         return []
-
-    def is_postponed(self, request: PublisherRequest) -> bool:
-        """Return True if this very request is postponed."""
-        return request in self.postponed
 
     def drop_postponed(self, request: UnadvertiseRequest) -> bool:
         """Forget the postponed requests of a stay that has ended; return True if there were any."""

@@ -85,7 +85,7 @@ class CommandedCore(Generic[Tables, Plan]):
             return [refuse(state, command, refusal, effects, now_ms)]
         state.fence.claim(command, state.tables)
         # Messages that came before the prepare may add to what it waits for.
-        for source, kept in state.take_early(command.epoch_to):
+        for source, kept in state.early.take(command.epoch_to):
             effects += self.dispatch(source, kept, now_ms)
         return effects + answer_prepare(state, self._change.is_ready_to_switch, now_ms)
 
@@ -145,7 +145,7 @@ class CommandedCore(Generic[Tables, Plan]):
             return [refuse(state, command, Refusal.PHASE, f"epoch {command.epoch_to} is already active", now_ms)]
         state.fence.claim(command, state.tables)
         state.epoch_aborted_max = max(state.epoch_aborted_max, command.epoch_to)
-        state.forget_early(state.epoch_aborted_max)
+        state.early.forget(state.epoch_aborted_max)
         aborted = answer(state, command, Outcome.ABORTED, now_ms)
         dropped = self._drop_tables(command.epoch_to, now_ms) if command.epoch_to in state.tables else []
         return [*dropped, aborted]
@@ -170,7 +170,7 @@ class CommandedCore(Generic[Tables, Plan]):
         stays = sorted((self.routing.clients_here() | coming).items())
         effects: list[Effect] = [ClientDropped(*stay) for stay in stays]
         effects += [Dropped(notification, OUTSIDE) for notification in self.held_notifications]
-        state.forget_early(command.epoch_to)
+        state.early.forget(command.epoch_to)
         state.fence.install(command, state.epoch)
         state.begin_with(tables)
         self._begin()

@@ -245,10 +245,6 @@ class MatchIndex:
         if not by_values:
             del self._buckets[attributes]
 
-    def destination_of(self, key: str) -> str:
-        """Return where a filter's matches go; raise KeyError if no filter has this key."""
-        return self._filters[key][1]
-
     def destinations(self, content: Content, exclude: str | None = None) -> set[str]:
         """Return every destination except ``exclude`` that has at least one matching filter."""
         destinations_found: set[str] = set()

@@ -64,14 +64,14 @@ class RingChange:
         effects: list[Effect] = []
         for tables in self._state.epochs():
             if tables.epoch < epoch_end:
-                effects += self._lose_in(tables, peer, now_ms)
+                effects += self._lose_in(tables, peer)
         return effects + self.check_progress(now_ms)
 
     def check_progress(self, now_ms: float) -> list[Effect]:
         """Report prepared or drained if that is due."""
         return answer_prepare(self._state, self.is_ready_to_switch, now_ms) + drain(self._state, self, now_ms)
 
-    def _lose_in(self, tables: RingTables, dead: str, now_ms: float) -> list[Effect]:
+    def _lose_in(self, tables: RingTables, dead: str) -> list[Effect]:
         """Stop waiting for a dead broker in one epoch, accept nothing more from it, and report what ended behind it."""
         if dead in tables.dead or dead not in tables.configuration.place_of or dead == self.broker:
             return []
@@ -83,7 +83,7 @@ class RingChange:
             entry.drop_child(dead)
             if entry.parent == dead:
                 entry.is_joined = True
-                effects += self._trees.settle(entry.topic, now_ms)
+                effects += self._trees.settle(entry.topic)
         if tables.configuration.parent(dead, self.broker) == dead:
             effects += self.note_end_behind(tables, EndBehind(tables.epoch, dead))
         for entry in list(tables.topics.values()):
@@ -121,7 +121,7 @@ class RingChange:
         for tables in self._state.epochs():
             if tables.epoch <= epoch_max:
                 for dead in command.lost_brokers:
-                    effects += self._lose_in(tables, dead, now_ms)
+                    effects += self._lose_in(tables, dead)
         return effects
 
     # --- preparing ---------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class RingChange:
         for local in list(self._state.locals.values()):
             if not local.has_ended and local.user not in going:
                 local.unconfirmed_epochs.add(tables.epoch)
-                effects += self._trees.issue(tables, local, now_ms)
+                effects += self._trees.issue(tables, local)
         for entry in list(tables.topics.values()):
             effects += self._trees.consider_leaving(tables, entry)
         for publisher, at_home in sorted(self._state.here.items()):
@@ -274,11 +274,11 @@ class RingChange:
             effects += self._moves.take_from_the_dead(under_way, gone)
         for topic in sorted(gone.topics):
             entry = gone.topics[topic]
-            effects += self._trees.confirm(sorted(entry.fresh), gone.epoch, now_ms)
+            effects += self._trees.confirm(sorted(entry.fresh), gone.epoch)
             effects += self._trees.forget_ended(entry.subscriptions)
-            effects += self._trees.settle(topic, now_ms)  # Acknowledgements that waited for this epoch to end.
+            effects += self._trees.settle(topic)  # Acknowledgements that waited for this epoch to end.
         for name in [name for name, local in self._state.locals.items() if gone.epoch in local.unconfirmed_epochs]:
-            effects += self._trees.confirm((name,), gone.epoch, now_ms)
+            effects += self._trees.confirm((name,), gone.epoch)
         for name in [name for name, local in self._state.locals.items() if not self._is_issued(local)]:
             # Its user has moved: the old epoch served it here, or, if aborted, the new one did.
             del self._state.locals[name]

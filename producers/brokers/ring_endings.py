@@ -217,13 +217,13 @@ class TopicEndings:
             return []
         handed_over = HandedOver(under_way.epoch_to, under_way.moves[user].home_to, user)
         if handed_over.target == self.broker:
-            return self.note_handed_over(user, self._state.now_ms)
+            return self.note_handed_over(user)
         return self._state.send_onward(self._state.tables[under_way.epoch_to], handed_over)
 
-    def note_handed_over(self, user: str, now_ms: float) -> list[Effect]:
+    def note_handed_over(self, user: str) -> list[Effect]:
         """Note that the old home of an arrived user has handed over everything."""
         if self._state.under_way is not None:
-            self._state.under_way.handed_over[user] = now_ms
+            self._state.under_way.handed_over[user] = self._state.now_ms
         return []
 
     # --- what waits at a rendezvous ----------------------------------------------------------------------------------

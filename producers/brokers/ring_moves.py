@@ -88,7 +88,7 @@ class MovingUsers:
 
     def _notify_next_home(self, tables: RingTables, message: NotComing) -> list[Effect]:
         if message.target == self.broker:
-            return self.stop_awaiting(message.user, self._state.now_ms)
+            return self.stop_awaiting(message.user)
         return self._state.send_onward(tables, message)
 
     def confirm_move(self, request: MoveAckRequest) -> list[Effect]:
@@ -139,7 +139,7 @@ class MovingUsers:
 
     # --- users that come ----------------------------------------------------------------------------------------------
 
-    def attach(self, request: AttachRequest, now_ms: float) -> list[Effect]:
+    def attach(self, request: AttachRequest) -> list[Effect]:
         """Accept, in the new epoch only, a user that the plan under way brings here, and its later subscriptions.
 
         The subscriptions it arrives with are in place before anything is published in that epoch; later ones must be
@@ -170,16 +170,8 @@ class MovingUsers:
             )
             self._state.locals[moved.subscription] = local
             old.awaited[moved.subscription] = request.user
-            effects += self._trees.issue(tables, local, now_ms)
+            effects += self._trees.issue(tables, local)
         return effects
-
-    def epoch_awaited_by(self, subscription: str) -> int | None:
-        """Return the epoch, not yet prepared here, for which a subscription has already arrived, or None."""
-        return self._state.early.epoch_of(subscription)
-
-    def epoch_of_arrival(self, user: str, connection: int) -> int | None:
-        """Return the epoch, not yet prepared here, for which a user has already arrived, or None."""
-        return self._state.early.epoch_of((user, connection))
 
     def take_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Notify the users that have arrived that this is their home; this broker has just switched.
@@ -193,12 +185,12 @@ class MovingUsers:
             effects += self._endings.hand_over(under_way, user)
         return effects
 
-    def stop_awaiting(self, user: str, now_ms: float) -> list[Effect]:
+    def stop_awaiting(self, user: str) -> list[Effect]:
         """Stop waiting for a user that does not come, or whose old home has ended its stay after it arrived."""
         if self._state.under_way is not None:
             self._state.under_way.awaited_users.discard(user)
             self._state.under_way.arrived_users.pop(user, None)
-        return self._end_user(user, now_ms, only_arrived=True)
+        return self._end_user(user, only_arrived=True)
 
     def stop_awaiting_dead(self) -> list[Effect]:
         """Stop waiting for what dead brokers were to hand over to users that came from them."""
@@ -215,8 +207,6 @@ class MovingUsers:
             tables.awaited.pop(request.subscription, None)
         return release_held(self._state, self._state.must_hold)
 
-    # --- what the old home hands over ---------------------------------------------------------------------------------
-
     # --- users that do not answer -------------------------------------------------------------------------------------
 
     def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
@@ -229,7 +219,7 @@ class MovingUsers:
                 tables = self._state.tables[under_way.epoch_to]
                 effects += [
                     ClientDropped(user, connection, is_over=True),
-                    *self._end_user(user, now_ms, only_arrived=False),
+                    *self._end_user(user, only_arrived=False),
                 ]
                 effects += self._notify_next_home(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
             return effects
@@ -238,10 +228,10 @@ class MovingUsers:
         for user in dict.fromkeys([*late, *drained_late]):
             stay = under_way.arrived_users.pop(user, None)
             effects += [] if stay is None else [ClientDropped(user, stay, is_over=True)]
-            effects += self._end_user(user, now_ms, only_arrived=True)
+            effects += self._end_user(user, only_arrived=True)
         return effects
 
-    def _end_user(self, user: str, now_ms: float, *, only_arrived: bool) -> list[Effect]:
+    def _end_user(self, user: str, *, only_arrived: bool) -> list[Effect]:
         """End all subscriptions of a user here at once; with ``only_arrived`` only those that arrived by the plan."""
         effects: list[Effect] = []
         for local in list(self._state.locals.values()):

@@ -150,11 +150,11 @@ class RingRouting:
             return rejected(request)
         match request:
             case SubscribeRequest():
-                return self._trees.subscribe(request, now_ms) + self._moves.notify_late(request)
-            case GoneRequest() if (epoch := self._moves.epoch_of_arrival(request.user, request.connection)) is not None:
+                return self._trees.subscribe(request) + self._moves.notify_late(request)
+            case GoneRequest() if (epoch := self._state.early.epoch_of((request.user, request.connection))) is not None:
                 return self._state.keep_early(epoch, None, request)
             case CancelRequest() | DrainedRequest() if (
-                epoch := self._moves.epoch_awaited_by(request.subscription)
+                epoch := self._state.early.epoch_of(request.subscription)
             ) is not None:
                 return self._state.keep_early(epoch, None, request)  # Behind the user's AttachRequest, also kept.
             case CancelRequest():
@@ -162,7 +162,7 @@ class RingRouting:
             case AdvertiseRequest() | UnadvertiseRequest():
                 return self._publishers.serve(request)
             case AttachRequest():
-                return self._moves.attach(request, now_ms)
+                return self._moves.attach(request)
             case MoveAckRequest():
                 return self._moves.confirm_move(request)
             case DrainedRequest():
@@ -190,9 +190,9 @@ class RingRouting:
             return []  # It is for an earlier incarnation of this broker, or of another plan.
         match message:
             case Join():
-                return self._trees.accept_join(tables, source, message, now_ms)
+                return self._trees.accept_join(tables, source, message)
             case JoinAck():
-                return self._trees.accept_join_ack(tables, message, now_ms)
+                return self._trees.accept_join_ack(tables, message)
             case Leave():
                 return self._trees.accept_leave(tables, source, message)
             case EndTopic():
@@ -235,9 +235,9 @@ class RingRouting:
             return self._state.send_onward(tables, message)
         match message:
             case NotComing():
-                return self._moves.stop_awaiting(message.user, self._state.now_ms)
+                return self._moves.stop_awaiting(message.user)
             case HandedOver():
-                return self._endings.note_handed_over(message.user, self._state.now_ms)
+                return self._endings.note_handed_over(message.user)
             case AskFlush() | Probe() | ProbeBack() | GrantFlush():
                 return self._trees.accept_of_flush(tables, message)
         return self._publishers.accept(tables, message)

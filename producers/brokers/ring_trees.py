@@ -78,7 +78,7 @@ class TopicTrees:
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
-    def subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+    def subscribe(self, request: SubscribeRequest) -> list[Effect]:
         """Add a local user's new subscription to the trees of all epochs that it is issued in.
 
         Raises ProtocolError if its name is already in use.
@@ -93,7 +93,7 @@ class TopicTrees:
         self._state.locals[name] = local
         effects: list[Effect] = []
         for tables in issued:
-            effects += self.issue(tables, local, now_ms)
+            effects += self.issue(tables, local)
         return effects
 
     def _epochs_for(self, request: SubscribeRequest) -> tuple[int, list[RingTables]]:
@@ -109,13 +109,13 @@ class TopicTrees:
         epoch_min = self._state.epoch if under_way is not None and under_way.is_active else 0
         return epoch_max, [tables for tables in epochs if epoch_min <= tables.epoch <= epoch_max]
 
-    def issue(self, tables: RingTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
+    def issue(self, tables: RingTables, local: TopicSubscription) -> list[Effect]:
         """Add a subscription to an epoch's tree."""
         effects: list[Effect] = []
         entry = self.entered(tables, local.topic, effects)
         entry.subscriptions[local.subscription] = None
         entry.fresh.add(local.subscription)
-        return effects + self._endings.on_issued(tables, local) + self.settle(local.topic, now_ms)
+        return effects + self._endings.on_issued(tables, local) + self.settle(local.topic)
 
     def cancel(self, request: CancelRequest) -> list[Effect]:
         """End a local subscription; it stays until everything owed to it has arrived."""
@@ -160,7 +160,7 @@ class TopicTrees:
                 effects.append(Cancelled(name))
         return effects
 
-    def settle(self, topic: str, now_ms: float) -> list[Effect]:
+    def settle(self, topic: str) -> list[Effect]:
         """Notify children and local users that the path from the topic's rendezvous is complete, if it is."""
         effects: list[Effect] = []
         for tables in self._state.epochs():
@@ -174,7 +174,7 @@ class TopicTrees:
                     if entry.is_over and self._state.passes_end(tables, entry, peer):
                         effects.append(Send(peer, EndTopic(tables.epoch, topic)))
             fresh, entry.fresh = sorted(entry.fresh), set()
-            effects += self.confirm(fresh, tables.epoch, now_ms)
+            effects += self.confirm(fresh, tables.epoch)
         return effects
 
     def _holds_later(self, tables: RingTables, topic: str, peer: str) -> bool:
@@ -184,7 +184,7 @@ class TopicTrees:
             entry is None or entry.is_joined or peer not in entry.children or peer in entry.waiting for entry in later
         )
 
-    def confirm(self, names: Iterable[str], epoch: int, now_ms: float) -> list[Effect]:
+    def confirm(self, names: Iterable[str], epoch: int) -> list[Effect]:
         """Note that an epoch's tree is complete for these subscriptions; confirm those for which all epochs' are."""
         effects: list[Effect] = []
         for name in names:
@@ -213,7 +213,7 @@ class TopicTrees:
                 effects.append(Send(parent, Join(tables.epoch, topic, max(self._state.tables))))
         return entry
 
-    def accept_join(self, tables: RingTables, source: str, message: Join, now_ms: float) -> list[Effect]:
+    def accept_join(self, tables: RingTables, source: str, message: Join) -> list[Effect]:
         """Accept a neighbour as a child."""
         effects: list[Effect] = []
         entry = self.entered(tables, message.topic, effects)
@@ -222,9 +222,9 @@ class TopicTrees:
         for later in self._state.epochs():
             if later.epoch > message.issued_max and later.same_path(tables, message.topic, source):
                 self.entered(later, message.topic, effects).add_child(source, message.issued_max)
-        return effects + self._endings.on_joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
+        return effects + self._endings.on_joined(tables, message.topic, source) + self.settle(message.topic)
 
-    def accept_join_ack(self, tables: RingTables, message: JoinAck, now_ms: float) -> list[Effect]:
+    def accept_join_ack(self, tables: RingTables, message: JoinAck) -> list[Effect]:
         """Note that the path from the rendezvous is complete."""
         entry = tables.topics.get(message.topic)
         if entry is None:
@@ -234,7 +234,7 @@ class TopicTrees:
             derived = later.topics.get(message.topic)
             if later.epoch > tables.epoch and derived is not None and derived.is_derived:
                 derived.is_joined = True
-        effects = self.settle(message.topic, now_ms)
+        effects = self.settle(message.topic)
         for other in self._state.epochs():
             joined = other.topics.get(message.topic)
             if joined is not None:
@@ -257,7 +257,9 @@ class TopicTrees:
         if not entry.is_joined or entry.flushing is not None:
             return []  # Reconsidered once joined and flushed.
         if entry.ended_here:
-            return self.ask_flush(tables, entry)
+            entry.flushing = frozenset(entry.ended_here)
+            root = tables.rendezvous(entry.topic)
+            return self._pass_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
         if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
             return []
         del tables.topics[entry.topic]
@@ -283,14 +285,6 @@ class TopicTrees:
                 del later.topics[topic]
                 issued_max = tables.epoch
         return [Send(parent, Leave(tables.epoch, topic, issued_max)), *effects]
-
-    def ask_flush(self, tables: RingTables, entry: TopicEntry) -> list[Effect]:
-        """Ask for everything published so far, for the subscriptions that have ended."""
-        if not entry.is_joined or entry.flushing is not None:
-            return []
-        entry.flushing = frozenset(entry.ended_here)
-        root = tables.rendezvous(entry.topic)
-        return self._pass_on(tables, AskFlush(tables.epoch, root, entry.topic, self.broker))
 
     # --- flushes -----------------------------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
         present = self._state.tables[self._state.epoch].configuration
         target = agreed_target(command, present, scot_target, self._reason_against)
-        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
+        return target if isinstance(target, str) else self._open_tables(command, target)
 
     def _reason_against(self, command: Command, target: ScotConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
@@ -110,7 +110,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             return reason_to_stay(here, command)
         return ""
 
-    def _open_tables(self, command: Command, target: ScotConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: ScotConfiguration) -> list[Effect]:
         """Begin the plan, with tables that all homes fill at once."""
         state = self._state
         # A client whose home is lost reconnects by itself, in a new stay.

@@ -106,7 +106,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
         present = self._state.tables[self._state.epoch].configuration
         target = agreed_target(command, present, tree_target, self._reason_against)
-        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
+        return target if isinstance(target, str) else self._open_tables(command, target)
 
     def _reason_against(self, command: Command, target: TreeConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
@@ -127,7 +127,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             return reason_to_stay(here, command)
         return ""
 
-    def _open_tables(self, command: Command, target: TreeConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: TreeConfiguration) -> list[Effect]:
         """Begin the plan, with tables that hold whatever can be derived from the present ones."""
         # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
@@ -185,7 +185,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         The end must follow the publisher's last notifications over the same tree, and reach all brokers before that
         epoch is retired: END of this broker must follow it. A stay that ends before it was advertised leaves no trace.
         """
-        if self._state.is_postponed(request):
+        if request in self._state.postponed:
             return []  # It has already been dropped.
         if self._state.drop_postponed(request):
             return []

@@ -199,7 +199,7 @@ class TreeInterests(TreePublishers):
         """Send every acknowledgement and confirmation of these subscriptions that is due."""
         effects: list[Effect] = []
         for name in names:
-            effects += self._settle_subscription(name, now_ms)
+            effects += self._settle_subscription(name)
         for known in list(self.unconfirmed_advertisements.values()):
             if not known.unanswered and self._are_settled(known):
                 del self.unconfirmed_advertisements[known.publisher]
@@ -210,7 +210,7 @@ class TreeInterests(TreePublishers):
                     effects.append(Send(known.announcer, ack))
         return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
-    def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
+    def _settle_subscription(self, name: str) -> list[Effect]:
         effects: list[Effect] = []
         # What a later epoch has released no longer unsettles an older one.
         for tables in reversed(self._state.epochs()):
@@ -221,13 +221,13 @@ class TreeInterests(TreePublishers):
                 effects += [Send(peer, SubscribeAck(tables.epoch, name)) for peer in sorted(entry.waiting)]
                 entry.waiting.clear()
             if entry.leaving and not entry.unreleased:
-                effects += self._finish_leaving(tables, entry, now_ms)
+                effects += self._finish_leaving(tables, entry)
         local = self.locals.get(name)
         if local is not None:
-            effects += self._settle_local(local, now_ms)
+            effects += self._settle_local(local)
         return effects
 
-    def _finish_leaving(self, tables: RoutingTables, entry: Entry, now_ms: float) -> list[Effect]:
+    def _finish_leaving(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
         effects: list[Effect] = [
             Send(peer, SubscribeAck(tables.epoch, entry.subscription)) for peer in sorted(entry.waiting)
         ]
@@ -238,7 +238,7 @@ class TreeInterests(TreePublishers):
             effects.append(Send(entry.towards, UnsubscribeAck(tables.epoch, entry.subscription)))
         return effects
 
-    def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
+    def _settle_local(self, local: LocalSubscription) -> list[Effect]:
         name = local.subscription
         if local.has_ended:
             if any(tables.is_home_of(name) for tables in self._state.tables.values()):

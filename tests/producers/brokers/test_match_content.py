@@ -146,7 +146,7 @@ def test_an_emptied_index_is_empty() -> None:
     filter_ = (Predicate("x", Operator.EQ, 1.0), Predicate("y", Operator.LT, 2.0))
     index.add("k", filter_, "A")
     assert "k" in index
-    assert index.destination_of("k") == "A"
+    assert index.destinations({"x": 1.0, "y": 0.0}) == {"A"}
     with pytest.raises(KeyError, match="remove it first"):
         index.add("k", filter_, "B")
     index.remove("k")
