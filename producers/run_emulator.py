@@ -22,7 +22,6 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.read_inventory import load_inventory
-from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulated_kinds import EMULATED_KINDS, workload_of
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
@@ -32,6 +31,7 @@ from regraft.producers.emulator.emulator_ports import (
     ClientSink,
     CommandSource,
     MembershipPort,
+    OverlayListener,
     ResultSink,
     TelemetrySink,
 )
@@ -44,7 +44,6 @@ from regraft.producers.emulator.play_outages import OutagePlayer
 from regraft.producers.emulator.starting_point import StartingPoint, starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.schemas.broker_topics import BrokerTopics
-from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.status_file import StatusFile
 from regraft.schemas.units import SECOND_MS
@@ -61,7 +60,7 @@ SILENCE_S_MAX = 30.0  # The model checks in every 100 ms unless it is hopelessly
 OVER = (Outcome.RETIRED, Outcome.ABORTED)
 
 
-class TransitionLog:
+class TransitionLog(OverlayListener):
     """Logs brokers' commands and answers, with the plan and its epoch on every line in between.
 
     Follows one transition at a time, the one commanded last; a listener of the overlay. One line each when a transition
@@ -102,12 +101,6 @@ class TransitionLog:
             unbind_contextvars("plan", "epoch")
             self._plan = ""
             self._over.clear()
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Do nothing: clients come and go all the time."""
-
-    def on_may_publish(self, publisher: str) -> None:
-        """Do nothing: that is not a transition."""
 
 
 class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, MembershipPort, CommandSource, Protocol):
@@ -242,7 +235,6 @@ class WallClockEmulator:
         self._workload = workload_of(self.overlay, settings, rng)
         forwarder = ReportForwarder(self.overlay, ports, ports, self._workload.publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
-        self.overlay.user_listeners.append(forwarder)
         self._transitions = TransitionLog(len(self.overlay.start.configuration.brokers))
         self.overlay.listeners += [self._transitions, self._metrics]
         self._emitter = _emitter(self.overlay, settings, ports, rng)

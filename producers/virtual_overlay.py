@@ -119,7 +119,6 @@ class VirtualOverlay:
         self.workload = self._workload_of(workload, rng)
         forwarder = ReportForwarder(self.overlay, self._results, self._clients, self._publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
-        self.overlay.user_listeners.append(forwarder)
         self.emitter = self._emitter_to(telemetry_sink or self.telemetry, rng)
         if self.settings.flush_ms is not None:
             self.emitter.start()

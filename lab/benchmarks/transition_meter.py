@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from regraft.api.brokers import Bundle, Deliver, Notification, Send
-from regraft.api.emulation import VirtualOverlay
+from regraft.api.emulation import OverlayListener, VirtualOverlay
 from regraft.api.planning import TransitionLimits
-from regraft.api.records import EventKind, Plan, Role, encode
+from regraft.api.records import EventKind, Plan, encode
 from regraft.api.transitions import LIFE, Command, CommandResult, EmitEvent, PersistPlan, SendCommand, Transition
 
 TICK_MS = 100.0
@@ -129,7 +129,7 @@ class TransitionCost:
     cpu_s: float = 0.0
 
 
-class PlanDriver:
+class PlanDriver(OverlayListener):
     """Executes one plan on a virtual overlay by the controller's own state machine.
 
     ``delay_ms``: the delay of a command to each broker, and of an answer back.
@@ -226,12 +226,6 @@ class PlanDriver:
             self._delay_ms[result.broker],
             lambda: self._execute(self._transition.on_result(result, self._now_ms)),
         )
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Any) -> None:
-        """Do nothing: the controller ignores clients while a plan is in progress."""
-
-    def on_may_publish(self, publisher: str) -> None:
-        """Do nothing."""
 
 
 def _waits(count: int, wait_ms_sum: float, wait_ms_max: float) -> tuple[int, float, float]:

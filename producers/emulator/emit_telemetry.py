@@ -18,7 +18,7 @@ from regraft.producers.brokers.match_content import Filter, Predicate
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule, has_news
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.emulated_broker import EmulatedBroker, QueueCounters
-from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
+from regraft.producers.emulator.emulator_ports import ClientSink, OverlayListener, ResultSink, TelemetrySink
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import CommandResult
 from regraft.schemas.split_batch import split_batch
@@ -172,7 +172,7 @@ def queue_sample(peer: str, counters: QueueCounters, queue_length: int) -> Queue
     return sample
 
 
-class ReportForwarder:
+class ReportForwarder(OverlayListener):
     """Listens to an overlay and passes clients and results on to their sinks."""
 
     def __init__(
@@ -202,9 +202,6 @@ class ReportForwarder:
             self._clients.remove_client(user)
             return
         self._clients.put_client(Client(user, Role.SUBSCRIBER, home, (), 0.0, int(self._overlay.env.now), topics))
-
-    def on_may_publish(self, publisher: str) -> None:
-        """Do nothing: the register does not distinguish advertised from connected."""
 
     def on_result(self, result: CommandResult) -> None:
         """Pass the answer on."""

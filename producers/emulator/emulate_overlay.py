@@ -41,7 +41,7 @@ from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.brokers.ring_messages import UserEffect
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulated_broker import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
-from regraft.producers.emulator.emulator_ports import OverlayListener, UserListener
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.judge_losses import IncarnationEnd, LossJudge, copy_key
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.link_faults import LinkFaults
@@ -124,7 +124,6 @@ class EmulatedOverlay:
         self.brokers = {core.broker: EmulatedBroker(core, cells.new_cells()) for core in cores}
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}
         self.listeners: list[OverlayListener] = []
-        self.user_listeners: list[UserListener] = []
         self.hop_count = 0  # Notifications handled by brokers; the benchmark counts these.
         self.control_count = 0
         self._queue_length_max = queue_length_max
@@ -322,7 +321,7 @@ class EmulatedOverlay:
         self._notify_user(user, home, topics)
 
     def _notify_user(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
-        for listener in self.user_listeners:
+        for listener in self.listeners:
             listener.on_user_change(user, home, topics)
 
     def _report_result(self, broker: EmulatedBroker, result: CommandResult) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stage_metrics import StageMetrics
-from regraft.producers.brokers.match_content import Filter
-from regraft.schemas.client import Role
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.schemas.command import CommandResult
 
 LEDGER_COUNTS = (
@@ -44,7 +43,7 @@ STATUS_GAUGES = {
 }
 
 
-class EmulatorMetrics:
+class EmulatorMetrics(OverlayListener):
     """The Prometheus metrics of the emulator."""
 
     def __init__(self) -> None:
@@ -82,12 +81,6 @@ class EmulatorMetrics:
     def on_result(self, result: CommandResult) -> None:
         """Count an answer, as a listener of the overlay."""
         self.results.labels(result.outcome).inc()
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Do nothing: the register counts clients."""
-
-    def on_may_publish(self, publisher: str) -> None:
-        """Do nothing: the register does not distinguish advertised from connected."""
 
 
 class EmulatorHealth:

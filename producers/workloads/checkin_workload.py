@@ -19,14 +19,12 @@ from typing import cast
 import numpy as np
 import simpy
 
-from regraft.producers.brokers.match_content import Filter
 from regraft.producers.brokers.ring_tables import TOPIC
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins
 from regraft.producers.workloads.checkin_settings import CheckinSettings
-from regraft.schemas.client import Role
-from regraft.schemas.command import CommandResult
 from regraft.schemas.units import SECOND_MS
 
 
@@ -69,7 +67,7 @@ class _User:
         return frozenset((self.here, *(friend.here for friend in self.friends)))
 
 
-class CheckinWorkload:
+class CheckinWorkload(OverlayListener):
     """Feeds and mobile users of one overlay. Deterministic: equal seeds and settings make the same requests.
 
     ``rates_per_s``: what each feed publishes on average, by topic. ``regime_changed_ms`` is None: users move all the
@@ -158,12 +156,6 @@ class CheckinWorkload:
     def on_may_publish(self, publisher: str) -> None:
         """Begin to publish."""
         self._plan_publication(publisher)
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Do nothing: the workload or a plan caused it."""
-
-    def on_result(self, result: CommandResult) -> None:
-        """Do nothing: clients do not see transitions."""
 
     # --- publishing ------------------------------------------------------------------------------------------------
 

@@ -21,10 +21,9 @@ from typing import Any, Protocol, cast
 import simpy
 
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.workloads.stock_settings import RegimeChange, WorkloadSettings
-from regraft.schemas.client import Role
-from regraft.schemas.command import CommandResult
 from regraft.schemas.units import SECOND_MS
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
@@ -169,7 +168,7 @@ class StockOverlay(Protocol):
         """End a subscription."""
 
 
-class StockWorkload:
+class StockWorkload(OverlayListener):
     """Publishers and subscribers of one overlay. Deterministic: equal seeds and settings make the same requests."""
 
     def __init__(
@@ -301,12 +300,6 @@ class StockWorkload:
     def on_may_publish(self, publisher: str) -> None:
         """Begin to publish."""
         self._plan_publication(publisher)
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Do nothing: the workload caused it."""
-
-    def on_result(self, result: CommandResult) -> None:
-        """Do nothing: clients do not see transitions."""
 
     # --- publishing ------------------------------------------------------------------------------------------------
 

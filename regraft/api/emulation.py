@@ -6,7 +6,7 @@ from regraft.controller.windows.estimate_links import NetworkCoordinates
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES, EmulatedOverlay, OverlayTiming, inventory_timing
 from regraft.producers.emulator.emulated_broker import Served
-from regraft.producers.emulator.emulator_ports import TelemetrySink
+from regraft.producers.emulator.emulator_ports import OverlayListener, TelemetrySink
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.meter_queues import LinkMeter
 from regraft.producers.emulator.place_overlay import (
@@ -49,6 +49,7 @@ __all__ = [
     "MemoryPorts",
     "MoveCounts",
     "NetworkCoordinates",
+    "OverlayListener",
     "OverlayTiming",
     "Quote",
     "ReferenceAggregator",

@@ -31,6 +31,7 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.publisher_clients import ClientError
 from regraft.schemas.client import Role
 from regraft.schemas.plan import Plan, PlanPhase
@@ -54,7 +55,7 @@ OF_TABLES = (*OF_SUBSCRIPTIONS, "topics", "registered", "successors", "ended", "
 QUEUE_LENGTH_MAX = 10**9
 
 
-class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMembers, EmulatedOverlay):
+class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMembers, EmulatedOverlay, OverlayListener):
     """Brokers, links, clients and controllers; nothing happens except by :meth:`apply`.
 
     ``trace``, if it is a list, gets a line for every effect of a broker. ``may_drop``: brokers may disconnect clients
@@ -88,7 +89,6 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
         self.may_drop = False
         self.trace: list[str] | None = None
         self.listeners.append(self)
-        self.user_listeners.append(self)
 
     @property
     def now_ms(self) -> int:
@@ -252,9 +252,6 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
             self.allowed.discard(client)
         else:
             self.publisher_filters[client] = filter_
-
-    def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
-        """Do nothing: the users themselves are asked."""
 
     def on_may_publish(self, publisher: str) -> None:
         """Remember that a publisher may publish."""

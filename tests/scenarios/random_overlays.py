@@ -16,6 +16,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.emulate_overlay import OverlayTiming
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
@@ -47,7 +48,7 @@ def random_tree_inventory(broker_count: int, rng: random.Random) -> Inventory:
     return Inventory(brokers, np.full(broker_count, 0.2), half + half.T, broker_count, tree)
 
 
-class RandomOverlay:
+class RandomOverlay(OverlayListener):
     """A virtual overlay, its clients and its controller; ``delay_ms_max`` is for commands and for answers.
 
     ``service_ms_max``: the longest service of a notification; a larger value makes queues long.

@@ -10,11 +10,9 @@ from regraft.overlay.ring.ring_configuration import id_moves_between
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.broker_reports import BrokerPhase
-from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulator.emulate_overlay import OverlayTiming
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from regraft.schemas.client import Role
-from regraft.schemas.command import CommandResult
 from regraft.schemas.plan import ClientMove, PlanPhase
 from regraft.schemas.plan_life import LIFE
 from tests.producers.ring_overlays import RingRun
@@ -26,21 +24,15 @@ MOVING = [phase for phase, facts in LIFE.items() if facts.is_moving and not fact
 COMMITTED = [phase for phase in MOVING if LIFE[phase].is_committed]
 
 
-class Allowed:
+class Allowed(OverlayListener):
     """Remembers which publishers may publish."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Do nothing."""
-
     def on_may_publish(self, publisher: str) -> None:
         """Remember a publisher that may publish."""
         self.names.append(publisher)
-
-    def on_result(self, result: CommandResult) -> None:
-        """Do nothing."""
 
 
 @pytest.mark.parametrize("dead", ["b03", "b06"])

@@ -15,11 +15,11 @@ from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.client import Role
-from regraft.schemas.command import CommandResult
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.telemetry import BLOCK_SIZE
 from regraft.streaming.reference_aggregator import ReferenceAggregator
@@ -30,7 +30,7 @@ WORKLOAD = WorkloadSettings(publisher_count=10, notifications_per_s=8.0, interes
 Masks = dict[tuple[str, str, int], int]
 
 
-class Witness:
+class Witness(OverlayListener):
     """Records what clients see: their homes, what publishers hand over and what subscribers get."""
 
     def __init__(self, virtual: VirtualOverlay) -> None:
@@ -57,12 +57,6 @@ class Witness:
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         self.homes[client] = home  # Even when it left: what it is still owed is delivered there.
-
-    def on_may_publish(self, publisher: str) -> None:
-        pass
-
-    def on_result(self, result: CommandResult) -> None:
-        pass
 
 
 def place_of(notification: Notification, broker: str) -> tuple[int, tuple[str, str, int], int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from regraft.api.brokers import Filter
 from regraft.api.emulation import (
     CONTROL_SERVICE_MS,
+    OverlayListener,
     OverlayTiming,
     TelemetrySink,
     VirtualOverlay,
@@ -22,7 +23,6 @@ from regraft.api.emulation import (
 )
 from regraft.api.overlays import Inventory
 from regraft.api.records import Role
-from regraft.api.transitions import CommandResult
 from regraft.api.trees import bootstrap_tree
 from regraft_lab.message_tally import MessageTally
 from regraft_lab.pop_grape.distributed_core import TracingCore
@@ -67,7 +67,7 @@ class Decision:
     pinged_ms: float
 
 
-class RelocatingOverlay:
+class RelocatingOverlay(OverlayListener):
     """An emulated overlay whose brokers run POP, GRAPE or, without settings, neither.
 
     The caller connects clients through ``virtual.overlay``. A publisher runs on the machine of its first home.
@@ -150,12 +150,6 @@ class RelocatingOverlay:
         if move is not None:
             for broker in move.path:
                 self.tracers[broker].forget(client)
-
-    def on_may_publish(self, publisher: str) -> None:
-        """Do nothing: tracing begins with the first notification."""
-
-    def on_result(self, result: CommandResult) -> None:
-        """Do nothing: the queue handles transitions."""
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 

@@ -19,9 +19,7 @@ import simpy
 from numpy.typing import NDArray
 
 from regraft.api.brokers import Content, Filter, Operator, Predicate, matches
-from regraft.api.emulation import EmulatedOverlay, Quote, advertisement, load_stock_data
-from regraft.api.records import Role
-from regraft.api.transitions import CommandResult
+from regraft.api.emulation import EmulatedOverlay, OverlayListener, Quote, advertisement, load_stock_data
 
 Distribution = Literal["random", "clustered"]
 Sampling = Literal["shared", "independent"]
@@ -256,7 +254,7 @@ def _values(publisher: str, name: str) -> NDArray[np.float64]:
 # --- on an emulated overlay --------------------------------------------------------------------------------------
 
 
-class QuoteTraffic:
+class QuoteTraffic(OverlayListener):
     """Connects all clients of a workload at once, and publishes from ``publish_from_ms`` on.
 
     Times and contents of publications do not depend on publishers' homes. Raises RuntimeError if a broker does not know
@@ -289,12 +287,6 @@ class QuoteTraffic:
     def on_may_publish(self, publisher: str) -> None:
         """Record that all brokers know the publisher."""
         self._ready.add(publisher)
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Do nothing: the workload caused it."""
-
-    def on_result(self, result: CommandResult) -> None:
-        """Do nothing: clients do not see transitions."""
 
     def _plan(self, publisher: str) -> None:
         after_ms, quote = next(self._publications[publisher])

@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from regraft.api.brokers import Filter
-from regraft.api.emulation import MemoryPorts, VirtualOverlay
+from regraft.api.emulation import MemoryPorts, OverlayListener, VirtualOverlay
 from regraft.api.overlays import Inventory, Link, link
 from regraft.api.planning import PlanLog, TransitionLimits
-from regraft.api.records import ClientMove, Plan, PlanPhase, Role
+from regraft.api.records import ClientMove, Plan, PlanPhase
 from regraft.api.transitions import Command, CommandResult, PlanRunner
 from regraft.api.trees import TreeConfiguration
 from regraft_lab.message_tally import MessageTally
@@ -28,7 +27,7 @@ LINK_BYTES = 8  # Two broker ids.
 MOVE_BYTES = 12  # The ids of a client and two brokers.
 
 
-class TransitionDriver:
+class TransitionDriver(OverlayListener):
     """The executor's side of a transition: commands to all brokers and their answers, each delayed and counted.
 
     ``on_done(target, succeeded)`` is called at the end of a transition.
@@ -95,12 +94,6 @@ class TransitionDriver:
         self._step()
 
     # --- what the overlay reports ----------------------------------------------------------------------------------
-
-    def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Do nothing: clients do not matter here."""
-
-    def on_may_publish(self, publisher: str) -> None:
-        """Do nothing: clients do not matter here."""
 
     def on_result(self, result: CommandResult) -> None:
         """Count a broker's answer, and deliver it to the executor after the link's delay."""

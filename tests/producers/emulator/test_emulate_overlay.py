@@ -12,6 +12,7 @@ from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
+from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import ClientError
 from regraft.schemas.client import Role
@@ -21,7 +22,7 @@ ALL: Filter = (Predicate("symbol", Operator.EQ, "A"),)
 CONTENT = {"symbol": "A"}
 
 
-class Listener:
+class Listener(OverlayListener):
     """Records what the overlay reports."""
 
     def __init__(self) -> None:
