@@ -9,16 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 import simpy
 
 from regraft.overlay.inventory import Inventory
-from regraft.overlay.ring.ring_configuration import RingConfiguration
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
-from regraft.producers.brokers.ring_routing import RingBroker
-from regraft.producers.brokers.tree_routing import TreeBroker
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.emit_telemetry import CANDIDATES_MAX, ReportForwarder, TelemetryEmitter
@@ -113,11 +108,11 @@ class VirtualOverlay:
             start=self.settings.start,
         )
         self.telemetry = MemoryTelemetry()
-        self._results = MemoryResults()
-        self._clients = MemoryClients()
+        self.results = MemoryResults()
+        self.clients = MemoryClients()
         self.membership = MemoryMembership()
         self.workload = self._workload_of(workload, rng)
-        forwarder = ReportForwarder(self.overlay, self._results, self._clients, self._publisher_rate_per_s)
+        forwarder = ReportForwarder(self.overlay, self.results, self.clients, self._publisher_rate_per_s)
         self.overlay.listeners.append(forwarder)
         self.emitter = self._emitter_to(telemetry_sink or self.telemetry, rng)
         if self.settings.flush_ms is not None:
@@ -163,40 +158,14 @@ class VirtualOverlay:
         return float(self.env.now)
 
     @property
-    def cores(self) -> Mapping[str, TreeBroker]:
-        """The cores of a tree's brokers by name; empty on another overlay."""
-        return cast("Mapping[str, TreeBroker]", self._cores_of(TreeConfiguration.KIND))
-
-    @property
-    def ring_cores(self) -> Mapping[str, RingBroker]:
-        """The cores of a ring's brokers by name; empty on another overlay."""
-        return cast("Mapping[str, RingBroker]", self._cores_of(RingConfiguration.KIND))
-
-    def _cores_of(self, kind: str) -> Mapping[str, BrokerProtocol]:
-        brokers = self.overlay.brokers if kind == self.overlay.inventory.bootstrap.KIND else {}
-        return {name: broker.core for name, broker in brokers.items()}
-
-    @property
-    def results(self) -> MemoryResults:
-        """The answers of brokers."""
-        return self._results
-
-    @property
-    def clients(self) -> MemoryClients:
-        """The connected clients."""
-        return self._clients
+    def cores(self) -> Mapping[str, BrokerProtocol]:
+        """The cores of the brokers by name."""
+        return {name: broker.core for name, broker in self.overlay.brokers.items()}
 
     def send_command(self, command: Command) -> None:
         """Send a command; it reaches its broker's queue after ``command_delay_ms``, so commands may be reordered."""
         delay_ms = self.settings.command_delay_ms(command)
         self.env.timeout(delay_ms).callbacks.append(lambda _: self.overlay.obey(command))
-
-    def step(self) -> bool:
-        """Advance to the next event; return True if there was one."""
-        if self.env.peek() == float("inf"):
-            return False
-        self.env.step()
-        return True
 
     def run_until(self, time_ms: float) -> None:
         """Advance the clock to this time, settling the ledger every second."""

@@ -130,7 +130,7 @@ class RandomOverlay(OverlayListener):
         for name in sorted(self.publisher_homes):
             if self.overlay.publishers.home_of(name) is not None and name not in self.allowed:
                 raise BrokenPromiseError("never allowed to publish", name)
-        for name, core in {**self.virtual.cores, **self.virtual.ring_cores}.items():
+        for name, core in self.virtual.cores.items():
             known = [local for part in parts_of(core) for local in getattr(part, "locals", {}).values()]
             waiting = [local.subscription for local in known if not local.is_confirmed]
             if waiting or core.state.held:

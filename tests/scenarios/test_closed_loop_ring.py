@@ -67,7 +67,7 @@ def test_users_and_ids_move_and_the_ring_gets_cheaper(seed: int) -> None:
     assert sum(len(plan.moves) for plan in done) > 50
     assert sum(len(plan.id_moves) for plan in done) > 0
     assert cost_share(loop) <= 0.9
-    cores = loop.virtual.ring_cores.values()
+    cores = loop.virtual.cores.values()
     assert {core.epoch for core in cores} == {loop.loop.state.plan_log.present.epoch}
     assert_account_is_clean(loop)
 

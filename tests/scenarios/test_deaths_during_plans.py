@@ -82,7 +82,7 @@ def test_a_plan_on_a_ring_ends_and_nothing_stays_held_whenever_a_broker_dies(pha
     dead = run.rng.choice(run.ring.brokers)
     run.overlay.kill(dead, notice_ms=20.0)
     plan.run_until(PlanPhase.VERIFYING)
-    survivors = [core for name, core in run.virtual.ring_cores.items() if name != dead]
+    survivors = [core for name, core in run.virtual.cores.items() if name != dead]
     assert {core.phase for core in survivors} == {BrokerPhase.STEADY}
     assert not any(core.state.held for core in survivors)
     account = run.virtual.finish()

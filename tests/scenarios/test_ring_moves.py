@@ -25,8 +25,8 @@ def test_reassignments_and_moves_under_traffic_lose_nothing(seed: int) -> None:
     assert account.is_clean, account
     assert account.expected > 10_000
     assert run.overlay.users.counts.moved >= 30
-    assert {core.epoch for core in run.virtual.ring_cores.values()} == {3}
-    assert all(core.state.tables[3].configuration == run.ring for core in run.virtual.ring_cores.values())
+    assert {core.epoch for core in run.virtual.cores.values()} == {3}
+    assert all(core.state.tables[3].configuration == run.ring for core in run.virtual.cores.values())
 
 
 def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
@@ -35,7 +35,7 @@ def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
     moves = run.random_moves(10)
     target = RingConfiguration(1, run.ring.bits, run.ring.brokers, run.ring.ids)
     run.execute(target, moves)
-    cores = run.virtual.ring_cores
+    cores = run.virtual.cores
     for move in moves:
         assert run.overlay.users.home_of(move.client) == move.home_to
         assert len([one for one in cores[move.home_to].state.locals.values() if one.user == move.client]) == 3
@@ -45,11 +45,11 @@ def test_users_are_at_their_new_homes_with_all_their_topics() -> None:
 def test_a_reassignment_sends_no_more_messages_than_the_papers_bound() -> None:
     """Zhao13, Eq. 7, without the commands: (log2^2 V + P log2 V) for each broker that moves."""
     run = RingRun(16, 20, 60, 3)
-    before = {name: core.control_messages_sent for name, core in run.virtual.ring_cores.items()}
+    before = {name: core.control_messages_sent for name, core in run.virtual.cores.items()}
     target = run.random_target()
     moved = len(id_moves_between(run.ring, target))
     run.execute(target)
-    sent = sum(core.control_messages_sent - before[name] for name, core in run.virtual.ring_cores.items())
+    sent = sum(core.control_messages_sent - before[name] for name, core in run.virtual.cores.items())
     steps = math.log2(16)
     assert 0 < sent <= (steps**2 + 20 * steps) * moved
 

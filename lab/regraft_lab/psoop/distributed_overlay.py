@@ -84,7 +84,8 @@ class CachedOverlay:
     def present(self) -> TreeConfiguration:
         """The tree that notifications published at the executor currently take."""
         core = self.virtual.cores[self.executor]
-        return core.state.tables[core.epoch].configuration
+        tree: TreeConfiguration = core.state.tables[core.epoch].configuration
+        return tree
 
     @property
     def notification_cost(self) -> float:
