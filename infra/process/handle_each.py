@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -27,6 +27,13 @@ def handle_each(records: Iterable[Record], handle: Callable[[Record], object], e
             errors[what] += 1
             if is_logged(errors[what]):
                 log.exception("record_failed", what=what, count=errors[what], record=repr(record)[:1_000])
+
+
+def count_logged(counts: Counter[str], what: str, report: Callable[..., Any], event: str, /, **facts: object) -> None:
+    """Count one more of ``what``, and report some of many: the facts with the count."""
+    counts[what] += 1
+    if is_logged(counts[what]):
+        report(event, **facts, count=counts[what])
 
 
 def is_logged(count: int) -> bool:

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
@@ -283,10 +283,8 @@ class BrokerNode:
         try:
             return self.core.handle(source, message, self._now_ms())
         except ProtocolError as error:
-            self.counts[IMPOSSIBLE] += 1
-            count = self.counts[IMPOSSIBLE]
-            if is_logged(count):
-                log.error("message_impossible", broker=self.broker, peer=source, reason=str(error), count=count)
+            facts = {"broker": self.broker, "peer": source, "reason": str(error)}
+            count_logged(self.counts, IMPOSSIBLE, log.error, "message_impossible", **facts)
             return []
 
     def _refuse(self, command: Command, reason: str) -> None:

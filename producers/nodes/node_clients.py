@@ -19,7 +19,7 @@ from zlib import crc32
 
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
@@ -149,18 +149,14 @@ class NodeClients:
         return True
 
     def _refuse_interest(self, subject: str) -> None:
-        self.counts[TOO_MANY] += 1
+        facts = {"broker": self._broker, "subject": subject[:80], "interests_max": INTERESTS_MAX}
+        count_logged(self.counts, TOO_MANY, log.warning, "interest_refused", **facts)
         size = len(subject.encode())
         if len(self._refused) < INTERESTS_MAX and self._refused_bytes + size <= INTEREST_BYTES_MAX:
             self._refused_bytes += size if subject not in self._refused else 0
             self._refused[subject] = None
         else:
             self.counts[FORGOTTEN] += 1
-        count = self.counts[TOO_MANY]
-        if is_logged(count):
-            log.warning(
-                "interest_refused", broker=self._broker, subject=subject[:80], interests_max=INTERESTS_MAX, count=count
-            )
 
     def _end_interest(self, subject: str) -> None:
         if subject in self._refused:

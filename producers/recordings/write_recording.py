@@ -21,7 +21,7 @@ import structlog
 from fastavro import schemaless_reader
 
 from regraft.infra.process.check_disk import DiskFullError, check_disk, is_disk_full
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.recording_files import PART_PATTERN, SUFFIX, following_parts
 from regraft.producers.recordings.recording_format import (
@@ -211,10 +211,8 @@ class RecordingWriter:
         try:
             return form.branch, encode(decode(value, form.record_type))[CONFLUENT_HEADER_BYTES:]
         except ValueError as reason:  # Undecodable, or what would not be decodable again.
-            self.counts.unread[form.suffix] += 1
-            count = self.counts.unread[form.suffix]
-            if is_logged(count):
-                log.warning("record_kept_undecoded", topic=form.suffix, reason=str(reason), count=count)
+            facts = {"topic": form.suffix, "reason": str(reason)}
+            count_logged(self.counts.unread, form.suffix, log.warning, "record_kept_undecoded", **facts)
             kept = value[:RECORD_BYTES_MAX]  # Beyond that, the block could not be read.
             return UNREAD_BRANCH, varint(len(kept)) + kept
 

@@ -23,7 +23,7 @@ import structlog
 from pika import BasicProperties
 from pika.exceptions import AMQPError
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.nodes.amqp.amqp_address import AmqpPlace, addresses_of, parameters_of, reports_error, vhost_of
 from regraft.producers.nodes.amqp.amqp_bindings import UNDER_WAY_MAX, AmqpBindings, declare_queue
 from regraft.producers.nodes.amqp.amqp_headers import block_of, is_dead_letter, properties_of
@@ -278,10 +278,7 @@ class AmqpConnector:
         try:
             return await loop.run_in_executor(None, bindings_of, api, self._vhost, self._place.exchange)
         except NoAnswerError as error:
-            self.counts[NOT_REPORTED] += 1
-            if is_logged(self.counts[NOT_REPORTED]):
-                count = self.counts[NOT_REPORTED]
-                log.warning(NOT_REPORTED, broker=self._name, reason=str(error), count=count)
+            count_logged(self.counts, NOT_REPORTED, log.warning, NOT_REPORTED, broker=self._name, reason=str(error))
             return None
 
     def _check_reports(self, has_events: bool, bindings: list[Binding] | None) -> None:

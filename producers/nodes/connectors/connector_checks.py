@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.groups_once import parts_of
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
@@ -143,7 +143,4 @@ class ConnectorChecks:
 
     def refuse(self, what: str, reason: str) -> None:
         """Count something refused; a connector does so for what has no form of a message or filter at all."""
-        self.counts[what] += 1
-        count = self.counts[what]
-        if is_logged(count):
-            log.warning("input_refused", broker=self._broker, what=what, reason=reason, count=count)
+        count_logged(self.counts, what, log.warning, "input_refused", broker=self._broker, what=what, reason=reason)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.brokers.broker_messages import Message, Notification
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
 from regraft.producers.nodes.links.carried_messages import LinkError, body_of, message_of
@@ -312,10 +312,8 @@ class Links:
         self._on_message(connection.peer, message)
 
     def _note_refused(self, what: str, peer: str, error: LinkError) -> None:
-        self.counts[what] += 1
-        count = self.counts[what]
-        if is_logged(count):
-            log.error("link_message_refused", broker=self.broker, peer=peer, what=what, reason=str(error), count=count)
+        facts = {"broker": self.broker, "peer": peer, "what": what, "reason": str(error)}
+        count_logged(self.counts, what, log.error, "link_message_refused", **facts)
 
     def _clients_for(self, connection: LinkConnection) -> tuple[str, ...]:
         if self.roaming is None or connection.session is None:

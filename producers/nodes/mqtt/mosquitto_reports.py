@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.nodes.mqtt.log_line_form import CUT, UNREADABLE, LineError, LineForm, form_of
 from regraft.producers.nodes.mqtt.mqtt_interest import CONNECTING, LOG_TOPIC, MqttInterest
 
@@ -180,10 +180,7 @@ class MosquittoReports:
             return None
 
     def _note(self, what: str, reason: str) -> None:
-        self.counts[what] += 1
-        count = self.counts[what]
-        if is_logged(count):
-            log.warning(what, broker=self._broker, reason=reason, count=count)
+        count_logged(self.counts, what, log.warning, what, broker=self._broker, reason=reason)
 
 
 @asynccontextmanager

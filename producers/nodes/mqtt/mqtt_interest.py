@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.nodes.connectors.groups_once import key_of
 from regraft.producers.nodes.connectors.wanted_subjects import WantedSubjects
 from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subjects_of
@@ -245,9 +245,7 @@ class MqttInterest:
         gone = [name for name, client in self._clients.items() if client.is_over(now_s, self._session_s)]
         for name in gone:
             if self._clients[name].asked_for_session:
-                self.counts[GIVEN_UP] += 1
-                if is_logged(self.counts[GIVEN_UP]):
-                    log.warning("session_given_up", client=name, reason=AWAY_TOO_LONG, count=self.counts[GIVEN_UP])
+                count_logged(self.counts, GIVEN_UP, log.warning, GIVEN_UP, client=name, reason=AWAY_TOO_LONG)
             self._forget(name)
 
     # --- entries of the log ------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import TypedDict, cast
 import mqtt5
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
+from regraft.infra.process.handle_each import count_logged
 from regraft.producers.nodes.mqtt.mqtt_connection import MqttConnection, ReceivedPacket
 from regraft.producers.nodes.mqtt.mqtt_packets import PACKET_BYTES_MAX, Oversized, Unreadable
 from regraft.producers.nodes.mqtt.topic_trials import TopicTrials
@@ -254,10 +254,8 @@ class MqttSession:
 
     def _skip(self, packet_id: int, what: str, reason: str) -> None:
         """Count a message that cannot be carried, and let the broker forget it."""
-        self.counts[what] += 1
-        count = self.counts[what]
-        if is_logged(count):
-            log.warning("message_skipped", client=self._login.client_id, what=what, reason=reason, count=count)
+        client = self._login.client_id
+        count_logged(self.counts, what, log.warning, "message_skipped", client=client, what=what, reason=reason)
         if packet_id:
             self.acknowledge(packet_id)
 
