@@ -73,35 +73,6 @@ class Client(Protocol):
         ...
 
 
-class Homes(Protocol):
-    """The brokers that a client uses.
-
-    ``home`` is where it publishes, ``subscribing`` where its next subscriptions begin, ``brokers`` are all that it may
-    be taken to.
-    """
-
-    home: str
-    subscribing: str
-    brokers: dict[str, BrokerAddress]
-
-    @property
-    def upstreams(self) -> dict[str, Any]:
-        """The connections to them."""
-        ...
-
-    async def connect_to(self, broker: str) -> Any:
-        """Return the client's connection to a broker, new or not; raise UpstreamError if there can be none."""
-        ...
-
-    def leave_unused(self) -> None:
-        """Close connections to brokers that are nobody's home; publish where subscriptions have moved."""
-        ...
-
-    def restart(self, subscriptions: list[Any], broker: str) -> None:
-        """Let subscriptions restart at a broker, as new ones."""
-        ...
-
-
 class Moves(Protocol):
     """The subscriptions on their way."""
 
@@ -132,6 +103,8 @@ class Session(Protocol):
 
     counts: Counter[str]
     is_over: bool
+    moves: Moves
+    publishing: Publishing
 
     @property
     def client(self) -> Client:
@@ -141,21 +114,6 @@ class Session(Protocol):
     @property
     def reads_nothing(self) -> bool:
         """Return True while nothing is read from brokers, since the client takes no more."""
-        ...
-
-    @property
-    def homes(self) -> Homes:
-        """Its connections to brokers."""
-        ...
-
-    @property
-    def moves(self) -> Moves:
-        """Its subscriptions on their way."""
-        ...
-
-    @property
-    def publishing(self) -> Publishing:
-        """Where it publishes."""
         ...
 
     # --- its connections to brokers ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import structlog
 
 from regraft.producers.agents.agent_session import Session, Subscription, Upstream
 from regraft.producers.agents.broker_address import UpstreamError
+from regraft.producers.agents.client_homes import ClientHomes
 from regraft.producers.agents.move_subscription import MovingSubscription
 from regraft.producers.nodes.connectors.stamps import Stamps
 from regraft.schemas.agent_names import client_of, number_in
@@ -50,9 +51,9 @@ Arrived = tuple[MovingSubscription, tuple[str, int]]  # With what the overlay ca
 class ClientMoves:
     """``moving`` holds, by number, the subscriptions on their way and those of which copies may still come."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, homes: ClientHomes[Any]) -> None:
         self.moving: dict[int, MovingSubscription] = {}
-        self._session = session
+        self._session, self._homes = session, homes
         self._kept: list[tuple[int, Delivered, int]] = []  # Number, message, the place of one of the next home's own.
         self._kept_bytes = 0
         self._arrived: dict[int, float] = {}  # Those that have moved, and when their next home was last heard of.
@@ -130,14 +131,14 @@ class ClientMoves:
         move.is_joined = move.is_joined or is_over
         if move.is_over:
             self._forget_arrived(number)
-            self._session.homes.leave_unused()
+            self._homes.leave_unused()
 
     def _note_home(self, broker: str, number: int, move: MovingSubscription) -> None:
         """Note that the node of a home has restarted: it knows nothing of the plan, and has begun the subscription."""
         if number in self._arrived:
             if broker == move.home_to:  # What it has held back is lost.
                 self._forget_arrived(number)
-                self._session.homes.leave_unused()
+                self._homes.leave_unused()
         elif broker == move.home_from and move.switched_to:
             move.is_drained = True
             self._finish_if_complete()
@@ -146,7 +147,7 @@ class ClientMoves:
         elif broker == move.home_to and not move.switched_from:
             self._stop_refused(number)
         elif broker == move.home_to:
-            self._session.homes.subscribing = broker
+            self._homes.subscribing = broker
             self._restart(number, broker)
 
     def _note_overtaken(self, broker: str, number: int) -> None:
@@ -164,9 +165,9 @@ class ClientMoves:
         self._drop(number)
         self._stayed.pop(number, None)
         if subscription is not None:
-            self._session.homes.restart([subscription], broker)
+            self._homes.restart([subscription], broker)
         self._finish_if_complete()
-        self._session.homes.leave_unused()
+        self._homes.leave_unused()
 
     def _begin(self, upstream: Upstream, number: int, note: AgentNote) -> None:
         session, subscription = self._session, self._session.client.numbered(number)
@@ -177,7 +178,7 @@ class ClientMoves:
         if session.client.has_ended(number):
             return  # Its node is about to learn that.
         is_here = subscription is not None and subscription.home == upstream.broker
-        if not is_here or note.broker not in session.homes.brokers or note.broker == upstream.broker:
+        if not is_here or note.broker not in self._homes.brokers or note.broker == upstream.broker:
             log.warning("order_refused", client=session.client.name, subscription=note.subscription, to=note.broker)
             self._refuse(upstream.broker, note.subscription, note.epoch)
             return
@@ -213,12 +214,12 @@ class ClientMoves:
         if subscription is not None and self._names.get(number) == (note.subscription, note.epoch):
             session.subscribe(upstream, subscription, note.subscription, note.epoch)
         else:
-            session.homes.leave_unused()
+            self._homes.leave_unused()
 
     async def _connection_to(self, broker: str) -> Any:
         """Return the connection to a broker; all subscriptions that go there share it."""
         async with self._opening:
-            return await self._session.homes.connect_to(broker)
+            return await self._homes.connect_to(broker)
 
     def refuse(self, broker: str, numbers: set[int]) -> bool:
         """Let those of these subscriptions stay that are on their way to a broker, as it does not take them."""
@@ -283,9 +284,9 @@ class ClientMoves:
             self._before.pop(number, None)
             subscription = session.client.numbered(number)
             if subscription is not None:
-                subscription.home = session.homes.subscribing = move.home_to
-                if move.home_from in session.homes.upstreams:
-                    session.unsubscribe(session.homes.upstreams[move.home_from], subscription)
+                subscription.home = self._homes.subscribing = move.home_to
+                if move.home_from in self._homes.upstreams:
+                    session.unsubscribe(self._homes.upstreams[move.home_from], subscription)
         for number, message, place in kept:
             subscription = session.client.numbered(number)
             if subscription is None or number not in going:
@@ -297,7 +298,7 @@ class ClientMoves:
         session.counts["subscriptions_moved"] += len(going)
         for number in [each for each, move in going.items() if move.is_over]:
             self._forget_arrived(number)
-        session.homes.leave_unused()
+        self._homes.leave_unused()
 
     def _forget_arrived(self, number: int) -> None:
         if self._arrived.pop(number, None) is not None:
@@ -322,10 +323,10 @@ class ClientMoves:
         if before is not None and before[0].awaits_repeats:
             self.moving[number], self._names[number] = before
             self._arrived[number] = time.monotonic()
-        if move is not None and subscription is not None and move.home_to in session.homes.upstreams:
-            session.unsubscribe(session.homes.upstreams[move.home_to], subscription)
+        if move is not None and subscription is not None and move.home_to in self._homes.upstreams:
+            session.unsubscribe(self._homes.upstreams[move.home_to], subscription)
         self._finish_if_complete()
-        session.homes.leave_unused()
+        self._homes.leave_unused()
 
     def forget(self, subscription: Subscription) -> None:
         """Forget a subscription that the client has ended."""
@@ -334,7 +335,7 @@ class ClientMoves:
         if subscription.number in self.moving:
             self._drop(subscription.number)
             self._finish_if_complete()  # The others need not wait for it.
-            self._session.homes.leave_unused()
+            self._homes.leave_unused()
 
     def lose(self, broker: str) -> None:
         """Note that a broker is gone: what was to go there stays, what was to leave it has left, or restarts."""
@@ -353,7 +354,7 @@ class ClientMoves:
                 self._stop_refused(number)
             elif subscription is not None:
                 self._drop(number)
-                session.homes.restart([subscription], move.home_to if broker == move.home_from else move.home_from)
+                self._homes.restart([subscription], move.home_to if broker == move.home_from else move.home_from)
         self._finish_if_complete()
 
     async def _watch(self) -> None:
@@ -371,7 +372,7 @@ class ClientMoves:
                 if number not in self._arrived:
                     self._give_up_late(number, move, now_s - self._since_s[number])
         self._watching = False
-        self._session.homes.leave_unused()
+        self._homes.leave_unused()
 
     def _wait_s_max(self, number: int) -> float:
         return REPEATS_S_MAX if self.moving[number].is_joined else ANSWER_S_MAX

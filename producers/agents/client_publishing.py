@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
 from regraft.producers.agents.agent_session import Session, Upstream
+from regraft.producers.agents.client_homes import ClientHomes
 from regraft.schemas.agent_note import AgentNote, NoteKind
 
 log = structlog.get_logger(__name__)
@@ -29,8 +31,8 @@ NAMED_S_MAX = 10.0  # A client that has moved continues without a name if the ne
 class ClientPublishing:
     """Where one client publishes: its session's home."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, homes: ClientHomes[Any]) -> None:
+        self._session, self._homes = session, homes
         self._is_moving, self._mark = False, 0
         self._flushed: asyncio.Event | None = None
         self._named: dict[str, asyncio.Event] = {}  # By broker whose node has been asked; set once it has answered.
@@ -40,9 +42,9 @@ class ClientPublishing:
         """Note that the client publishes a message at its home; return True if the message should name it."""
         self._count += 1
         if self._count == self._ask_at and not self._session.client.stays_because:
-            self._ask(self._session.homes.home)
+            self._ask(self._homes.home)
             self._ask_at += self._count
-        return self.is_named(self._session.homes.home)
+        return self.is_named(self._homes.home)
 
     def is_named(self, broker: str) -> bool:
         """Return True if all brokers know the client as a publisher at this one."""
@@ -68,20 +70,20 @@ class ClientPublishing:
 
     def follow(self) -> None:
         """Publish where subscriptions have moved; those that the client has made meanwhile may still be elsewhere."""
-        session, target = self._session, self._session.homes.subscribing
-        if not self._is_moving and not session.client.stays_because and target != session.homes.home:
+        session, target = self._session, self._homes.subscribing
+        if not self._is_moving and not session.client.stays_because and target != self._homes.home:
             self._is_moving = True
             session.run(self._move(target))
 
     async def _move(self, broker: str) -> None:
         session = self._session
-        old, new = session.homes.upstreams.get(session.homes.home), session.homes.upstreams.get(broker)
+        old, new = self._homes.upstreams.get(self._homes.home), self._homes.upstreams.get(broker)
         try:
             if new is None:
                 return
             is_moved = old is None or not session.client.has_published or await self._move_name(old, new)
-            if is_moved and broker in session.homes.upstreams:
-                session.homes.home = broker
+            if is_moved and broker in self._homes.upstreams:
+                self._homes.home = broker
                 session.counts["publishers_moved"] += session.client.has_published
             else:
                 session.counts["publishers_not_moved"] += 1
@@ -89,8 +91,8 @@ class ClientPublishing:
         finally:
             self._is_moving = False
             session.release(HOLD)
-            if session.homes.home == broker:
-                session.homes.leave_unused()
+            if self._homes.home == broker:
+                self._homes.leave_unused()
 
     async def _move_name(self, old: Upstream, new: Upstream) -> bool:
         """Let the client be known at its next home if it is at the old one; return True once it may publish there."""

@@ -10,7 +10,7 @@ from typing import Any, Generic, cast
 
 import structlog
 
-from regraft.producers.agents.agent_session import AnUpstream, Client
+from regraft.producers.agents.agent_session import AnUpstream, Session
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_homes import ClientHomes
 from regraft.producers.agents.client_moves import ClientMoves
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 REASON_LENGTH_MAX = 500
 
 
-class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
+class ClientSession(Session, asyncio.Protocol, Generic[AnUpstream]):
     """One client. ``brokers`` are all that it may be taken to, ``home`` where it begins; it encrypts with ``tls``."""
 
     is_tls_first = True  # The client encrypts before it says anything.
@@ -34,9 +34,9 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         on_end: Callable[[Any], None], tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self.name, self.counts = name, counts
-        self.homes: ClientHomes[AnUpstream] = ClientHomes(cast(Any, self), brokers, home)
-        self.moves = ClientMoves(cast(Any, self))
-        self.publishing = ClientPublishing(cast(Any, self))
+        self.homes: ClientHomes[AnUpstream] = ClientHomes(self, brokers, home)
+        self.moves: ClientMoves = ClientMoves(self, self.homes)
+        self.publishing: ClientPublishing = ClientPublishing(self, self.homes)
         self._on_end, self._tls = on_end, tls
         self._transport: asyncio.Transport | None = None
         self._holds: set[str] = set()
@@ -44,11 +44,6 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         self.present: Collection[ClientSession[Any]] = ()  # All clients of the agent.
         self._unread: set[str] = set()  # Why the client takes no more at present.
         self.is_over = False
-
-    @property
-    def client(self) -> Client:
-        """What is known of the client."""
-        raise NotImplementedError
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the client's connection, and begin."""
@@ -108,14 +103,6 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
         else:
             self.release(f"slow {upstream.broker}")
 
-    def hold(self, reason: str) -> None:
-        """Let the client wait, until each reason for it is released."""
-        raise NotImplementedError
-
-    def release(self, reason: str) -> None:
-        """Take back a reason for which the client waits."""
-        raise NotImplementedError
-
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
@@ -164,10 +151,6 @@ class ClientSession(asyncio.Protocol, Generic[AnUpstream]):
 
     def introduce_all(self, upstream: AnUpstream) -> None:
         """Let a node that has begun again know whose the subscriptions at its broker are, if that does not show it."""
-
-    def write_note(self, broker: str, note: AgentNote) -> None:
-        """Send a note to the node of a broker, through the broker."""
-        raise NotImplementedError
 
     def end_unreached(self, reasons: Sequence[str]) -> None:
         """End the client: no broker can be reached, for these reasons."""

@@ -125,7 +125,7 @@ class AgentEnd:
         addresses = {name: BrokerAddress(name, name, 1) for name in BROKERS}
         session: Any = self
         self.homes: ClientHomes[Any] = ClientHomes(session, addresses, OLD)
-        self.moves, self.publishing = ClientMoves(session), self
+        self.moves, self.publishing = ClientMoves(session, self.homes), self
         self.opening: list[tuple[Any, ...]] = []
         self.last: dict[str, int] = dict.fromkeys(BROKERS, 0)
         self.came: list[tuple[str, int]] = []
