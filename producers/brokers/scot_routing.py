@@ -138,7 +138,7 @@ class LinkLoads:
 
 
 class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
-    """The protocol core of one broker, with the measurements of its links."""
+    """The protocol core of a broker of a structured cyclic overlay, or of an outsider, with its links' measurements."""
 
     def __init__(
         self,
@@ -291,8 +291,3 @@ class ScotRouting:
             case VectorAck():
                 return interests.note_bit_set(tables, message)
         raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
-
-
-def scot_broker(broker: str, configuration: ScotConfiguration, boot_ms: int, *, is_outside: bool = False) -> ScotBroker:
-    """Return the protocol core of a broker of a structured cyclic overlay, or of an outsider."""
-    return ScotBroker(broker, configuration, boot_ms, is_outside=is_outside)

@@ -8,9 +8,8 @@ whether or not an earlier incarnation of it was in it. Reading the plans belongs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
@@ -20,24 +19,15 @@ from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.ring_routing import ring_broker
-from regraft.producers.brokers.scot_routing import scot_broker
+from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.producers.brokers.tree_routing import tree_broker
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
 
-
-class MakeCore(Protocol):
-    """Make a broker's protocol core."""
-
-    def __call__(self, broker: str, configuration: Any, boot_ms: int, *, is_outside: bool = False) -> BrokerProtocol:
-        """Return the core."""
-        ...
-
-
-CORES: dict[str, MakeCore] = {
+CORES: dict[str, Callable[..., BrokerProtocol]] = {
     TreeConfiguration.KIND: tree_broker,
     RingConfiguration.KIND: ring_broker,
-    ScotConfiguration.KIND: scot_broker,
+    ScotConfiguration.KIND: ScotBroker,
 }
 
 

@@ -134,11 +134,6 @@ class UserClients:
         client = self._users.get(user) or self._homeless.get(user)
         return None if client is None else client.home
 
-    def filter_of(self, subscription: str) -> Filter | None:
-        """Return the filter of a subscription, or None if it has ended."""
-        owner = self._owners.get(subscription)
-        return None if owner is None else topic_filter(owner[1])
-
     # --- what users do -----------------------------------------------------------------------------------------------
 
     def connect(self, user: str, home: str, topics: Iterable[str]) -> None:

@@ -95,7 +95,6 @@ class CheckinWorkload(OverlayListener):
         self._users = self._make_users(choice_rng)
         _make_friends(self._users, settings.friend_count, friend_rng)
         self.rates_per_s: Mapping[str, float] = {topic: feed.rate_per_s for topic, feed in self._feeds.items()}
-        self.user_count = 0  # Connected users.
         self.regime_changed_ms: float | None = None
         self._is_running = False
         self._start_ms = 0.0
@@ -121,11 +120,6 @@ class CheckinWorkload(OverlayListener):
             home = self._overlay.start.first_home(name, self._home_rng.choice(self._brokers))
             users.append(_User(name, minutes, topics, home, here=topics[-1]))
         return users
-
-    @property
-    def topic_count(self) -> int:
-        """How many topics there are: cells with check-ins."""
-        return len(self._feeds)
 
     @property
     def friends(self) -> dict[str, tuple[str, ...]]:
@@ -239,7 +233,6 @@ class CheckinWorkload(OverlayListener):
             return
         user = cast(_User, event.value)
         user.is_connected = True
-        self.user_count += 1
         user.wanted = user.topics_now()
         self._overlay.users.connect(user.name, user.home, sorted(user.wanted))
 
@@ -260,7 +253,6 @@ class CheckinWorkload(OverlayListener):
             return
         user = cast(_User, event.value)
         user.is_connected = False
-        self.user_count -= 1
         home = self._overlay.users.home_of(user.name)
         if home is not None:
             user.home = home  # It reconnects where it was last.

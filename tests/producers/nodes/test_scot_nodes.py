@@ -13,7 +13,7 @@ from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.broker_reports import ProtocolError
-from regraft.producers.brokers.scot_routing import LinkLoads, scot_broker
+from regraft.producers.brokers.scot_routing import LinkLoads, ScotBroker
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring, place_scot
 from regraft.producers.nodes.connectors.subject_filters import filter_of
 from regraft.producers.nodes.node_kinds import kind_error, subscriptions_in
@@ -37,7 +37,7 @@ async def change(site: MemorySite, regions: Any, links: Any, change: BrokerChang
 
 def test_a_peer_cannot_leave_clusters_to_a_broker_that_does_not_reach_them() -> None:
     """Neither its own one nor one that does not exist: the message is impossible, and refused alone."""
-    core = scot_broker("b01", SIX, 0)
+    core = ScotBroker("b01", SIX, 0)
     message = Notification("p", 0, 1.0, "b02", 0, {}, 1)
     assert core.handle("b02", message.routed(0b10, is_detour=True), 0.0)
     for vector in (0b01, 0b11, 0b100):
