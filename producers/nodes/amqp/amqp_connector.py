@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 from pika import BasicProperties
@@ -33,10 +33,10 @@ from regraft.producers.nodes.amqp.amqp_taken import AmqpTaken
 from regraft.producers.nodes.amqp.ask_rabbit import bindings_of
 from regraft.producers.nodes.amqp.drive_pika import UNREADABLE, ClosedError, PikaChannel, PikaConnection
 from regraft.producers.nodes.connectors.ask_api import NoAnswerError
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.connectors.connector_addresses import RetryPause
-from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
-from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
+from regraft.producers.nodes.connectors.kept_connector import KeptConnector
+from regraft.producers.nodes.connectors.look_for_nodes import loop_error
 from regraft.schemas.safe_names import safe_name
 
 log = structlog.get_logger(__name__)
@@ -52,33 +52,26 @@ REFUSED, UNREADABLE_HEADERS, PARKED = "broker_refused", "headers_unreadable", "p
 NOT_REPORTED = "bindings_not_reported"
 
 
-class AmqpConnector:
+class AmqpConnector(KeptConnector):
     """The way to one RabbitMQ broker at ``amqp://host[:5672][/vhost]``, amqps with TLS; the default user is guest.
 
     Several addresses, of one cluster, are separated by commas, and tried in turn.
     """
 
+    connect_s_max = CONNECT_S_MAX
+
     def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
         self._place = place or AmqpPlace()
-        self._addresses, self._login = addresses_of(url), (user, password)
-        self.counts: Counter[str] = Counter()
-        self.groups_once: frozenset[str] = frozenset()
-        self.agents: NoteLine | None = None
-        self.roaming = None  # Sessions are of MQTT.
+        super().__init__(addresses_of(url), name, self._place.overlay, self._send_question)
+        self._login = user, password
         self._is_ready = False
-        self._name, self._own = name, f"regraft.{safe_name(name)}"
+        self._own = f"regraft.{safe_name(name)}"
         self._vhost = vhost_of(self._addresses)
         self._interest: AmqpInterest | None = None
-        overlay = self._place.overlay
-        self._search = NodeSearch(overlay, name, self._send_question)
         self._search.on_found = self._give_way
-        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
-        self._keeping: asyncio.Task[None] | None = None
-        self._first: asyncio.Future[None] | None = None
         self._connection: PikaConnection | None = None
         self._main: PikaChannel | None = None
         self._events: PikaChannel | None = None
-        self._reason = "no answer"
         self._published, self._proved_s = 0, 0.0
         self._unconfirmed: OrderedDict[int, None] = OrderedDict()
         self._taken = AmqpTaken(UNDER_WAY_MAX)
@@ -87,40 +80,24 @@ class AmqpConnector:
         self._polls = self._has_events = self._is_caught_up = False
         self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
-    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the connector; raise ConnectorError if the broker cannot be reached, or nothing reports what its clients
-        want.
-        """
-        self._checks.begin(on_interest, on_message)
+    def _prepare(self) -> None:
+        """Want what is always wanted; raise ConnectorError if a filter is none."""
         self._interest = AmqpInterest(self._checks.note_interest, self._own, self.counts, self.groups_once)
         try:
             self._interest.want_always(self._place.filters)
         except KeyFormError as error:
             raise ConnectorError(f"connectors.amqp.filters: {error}") from error
-        loop = asyncio.get_running_loop()
-        self._first = loop.create_future()
-        self._keeping = loop.create_task(self._keep_open())
-        try:
-            await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
-        except ConnectorError:
-            await self.close()
-            raise
-        except TimeoutError as error:
-            await self.close()
-            raise ConnectorError(
-                f"no RabbitMQ server has accepted a client at {self._addresses} within {CONNECT_S_MAX:g} s "
-                f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
-            ) from error
+
+    def _advice(self) -> str:
+        return (
+            f"no RabbitMQ server has accepted a client at {self._addresses} within {CONNECT_S_MAX:g} s "
+            f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
+        )
 
     @property
     def is_open(self) -> bool:
         """Return True if the broker is connected, and reaches no other node by itself."""
         return self._is_ready and self._search.is_open
-
-    @property
-    def error(self) -> str:
-        """Return which other node the broker reaches by itself, "" if none is known."""
-        return self._checks.error
 
     def publish(self, message: LocalMessage) -> bool:
         """Publish a message to the exchange; return False if the broker is away or slow, or the subject has no key."""
@@ -173,39 +150,22 @@ class AmqpConnector:
         if (tag := self._taken.release(receipt, is_connected=is_connected)) and main is not None:
             main.channel.basic_ack(tag)
 
-    async def close(self) -> None:
-        """Close the connector."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
-            self._keeping = None
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    async def _stay_open(self, pause: RetryPause) -> str:
+        connection = PikaConnection(parameters_of(self._addresses, *self._login, self._place))
+        self._connection = connection
+        try:
+            await self._open(connection)
+            pause.note_open(time.monotonic())
+            await self._poll_until_closed(connection)
+        except ClosedError as error:
+            return str(error)
+
+    async def _leave(self) -> None:
         self._is_ready = False
         if self._connection is not None:
             await self._connection.close(CLOSE_S_MAX)
-
-    # --- the connection ----------------------------------------------------------------------------------------------
-
-    async def _keep_open(self) -> None:
-        pause = RetryPause()
-        while True:
-            parameters = parameters_of(self._addresses, *self._login, self._place)
-            connection = self._connection = PikaConnection(parameters)
-            try:
-                await self._open(connection)
-                pause.note_open(time.monotonic())
-                await self._poll_until_closed(connection)
-            except ClosedError as error:
-                self._reason = str(error)
-                await connection.close(CLOSE_S_MAX)
-            except Exception as error:  # Whatever happens, the connector is opened again.
-                self._reason = repr(error)
-                log.exception("connector_failed", broker=self._name)
-                await connection.close(CLOSE_S_MAX)
-            log.warning("connector_closed", broker=self._name, reason=self._reason)
-            self._is_ready = False
-            self.counts["refused"] += 1
-            if self._addresses.advance():
-                await asyncio.sleep(pause.after(time.monotonic()))
 
     async def _open(self, connection: PikaConnection) -> None:
         """Consume what is published, and learn what is wanted; done again for each connection."""
@@ -234,8 +194,7 @@ class AmqpConnector:
         self._is_ready = True
         self._has_events = self._events is not None
         self._polls = self._place.api is not None and (bindings is None or not self._has_events)
-        if self._first is not None and not self._first.done():
-            self._first.set_result(None)
+        self._note_first()
 
     async def _look(self) -> None:
         """Look for other nodes; raise ClosedError if the broker reaches one by itself."""
@@ -294,7 +253,7 @@ class AmqpConnector:
         if self._first is not None and not self._first.done():
             self._first.set_exception(ConnectorError(error))
 
-    async def _poll_until_closed(self, connection: PikaConnection) -> None:
+    async def _poll_until_closed(self, connection: PikaConnection) -> NoReturn:
         """Poll bindings if necessary until the connection or a channel closes, then raise ClosedError."""
         main, events = self._main, self._events
         while main is not None and not main.closed.done():

@@ -15,8 +15,7 @@ import json
 import secrets
 import ssl
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,10 +24,11 @@ from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from regraft.producers.nodes.connectors.agent_line import AgentLine
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine, PlainConnector
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses, RetryPause
-from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, ConnectorChecks
-from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
+from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT
+from regraft.producers.nodes.connectors.kept_connector import KeptConnector
+from regraft.producers.nodes.connectors.look_for_nodes import loop_error
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
 from regraft.producers.nodes.mqtt.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.mqtt.mosquitto_reports import MosquittoReports, comes_true, knocking
@@ -58,7 +58,7 @@ BAD_TOPIC, REDELIVERED, ECHO = "bad_topic", "redelivered", "echoed"
 ECHOED = "a message circulates between this broker and another: remove the bridge between them"
 
 
-class MqttConnector(PlainConnector):
+class MqttConnector(KeptConnector):
     """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; several addresses, of one
     cluster, are separated by commas, and tried in turn. Without a user it is anonymous.
 
@@ -85,9 +85,8 @@ class MqttConnector(PlainConnector):
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
-        self._addresses = ConnectorAddresses(url, PORTS, ADVICE)
-        self.counts, self.groups_once = Counter[str](), frozenset[str]()
-        self._name, self._filters, self._session_s = name, tuple(filters), session_s
+        super().__init__(ConnectorAddresses(url, PORTS, ADVICE), name, overlay, partial(self._send, 0))
+        self._filters, self._session_s = tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
         self._retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")
         self._retained = RetainedTopics(lambda _subject, _wanted: None, None, self.counts)
@@ -97,17 +96,13 @@ class MqttConnector(PlainConnector):
         self._reports = MosquittoReports(name, (self._client_id, user), log_file, self.counts)
         context = (tls or ssl.create_default_context()) if self._addresses.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
-        self._is_subscribed, self._reason = False, "no answer"
+        self._is_subscribed = False
         self._interest: MqttInterest | None = None
-        self._search = NodeSearch(overlay, name, partial(self._send, 0))
         self._search.on_found = lambda node: self._session.cut(loop_error(node))
-        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._echoes = EchoWatch(self._note_local, self._refuse_echo)
         self._line = AgentLine(partial(self._send, 1), overlay)
         self.agents: NoteLine | None = self._line
         self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._first: asyncio.Future[None] | None = None
         self._taken: Taken = TakenUntilSafe() if is_durable else TakenAtOnce()
 
     def _login(self, user: str, password: str, tls: ssl.SSLContext | None) -> MqttLogin:
@@ -122,11 +117,10 @@ class MqttConnector(PlainConnector):
             tls=tls,
         )
 
-    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the connector; raise ConnectorError if the broker cannot be reached, or nothing reports what its clients
-        want.
+    def _prepare(self) -> None:
+        """Want what is always wanted, and was in the node's former incarnation; raise ConnectorError if a filter is
+        none.
         """
-        self._checks.begin(on_interest, on_message)
         self._interest = MqttInterest(
             self._checks.note_interest, self._own, self._session_s, self.counts, self.groups_once
         )
@@ -136,35 +130,32 @@ class MqttConnector(PlainConnector):
         except TopicError as error:
             raise ConnectorError(f"connectors.mqtt.filters: {error}") from error
         self._restore(self._interest)
+
+    async def _settle(self) -> None:
+        """Look for other nodes, and learn what clients want; raise ConnectorError if nothing reports it."""
         loop = asyncio.get_running_loop()
-        self._first = loop.create_future()
-        self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._maintain())]
-        try:
-            await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
-            await self._search.look()
-            if self._api is not None:
-                ask = partial(learn_interest, self._api, self._interest)
-                await learn_first(self._api, self._interest, LOG_S_MAX)
-                self._tasks.append(loop.create_task(keep_asking(ask, self._name)))
-                return
+        self._tasks.append(loop.create_task(self._maintain()))
+        await self._search.look()
+        if self._api is None or self._interest is None:
             await self._catch_up_first()
             await self._await_reports()
-        except ConnectorError:
-            await self.close()
-            raise
+            return
+        try:
+            await learn_first(self._api, self._interest, LOG_S_MAX)
         except NoAnswerError as error:
-            await self.close()
             raise ConnectorError(
                 f"{error}: node.connector_api must be the address of EMQX's REST interface, "
                 "node.connector_api_user one of its API keys and node.connector_api_password_file the file with that "
                 "key's secret"
             ) from error
-        except TimeoutError as error:
-            await self.close()
-            raise ConnectorError(
-                f"no MQTT 5 broker has accepted a client at {self._addresses} within {CONNECT_S_MAX:g} s "
-                f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
-            ) from error
+        ask = partial(learn_interest, self._api, self._interest)
+        self._tasks.append(loop.create_task(keep_asking(ask, self._name)))
+
+    def _advice(self) -> str:
+        return (
+            f"no MQTT 5 broker has accepted a client at {self._addresses} within {CONNECT_S_MAX:g} s "
+            f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
+        )
 
     def _knows(self, client: str) -> bool:
         return self._interest is not None and self._interest.knows(client)
@@ -202,7 +193,6 @@ class MqttConnector(PlainConnector):
                 "connector_log_silent", broker=self._name, filters=len(self._filters), missing=list(reports.missing)
             )
             return
-        await self.close()
         raise ConnectorError(f"the broker at {self._addresses} {reports.missing_error}")
 
     async def _catch_up_first(self) -> None:
@@ -210,7 +200,6 @@ class MqttConnector(PlainConnector):
         there.
         """
         if not await comes_true(self._catch_up, LOG_S_MAX):
-            await self.close()
             error = self._reports.file_error or f"does not hold the subscription of {self._client_id}"
             raise ConnectorError(
                 f"{self._reports.file} {error}: connectors.mqtt.log_file must be the file of Mosquitto's "
@@ -228,11 +217,6 @@ class MqttConnector(PlainConnector):
     def is_open(self) -> bool:
         """Return True if the broker is connected, sends what is published, and reaches no other node by itself."""
         return self._is_subscribed and self._session.is_connected and self._search.is_open
-
-    @property
-    def error(self) -> str:
-        """Return which other node the broker reaches by itself, "" if none is known."""
-        return self._checks.error
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; return False if the broker is away, slow or cannot carry it."""
@@ -279,36 +263,22 @@ class MqttConnector(PlainConnector):
 
     async def close(self) -> None:
         """Close the connector; the broker ends its session, or keeps a durable one for ``DURABLE_S``."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks, self._is_subscribed = [], False
+        await self._end_tasks()
+        self._is_subscribed = False
         self._store()
         await self._session.close(DURABLE_S if self._is_durable else 0)
 
     # --- the connection ----------------------------------------------------------------------------------------------
 
-    async def _keep_open(self) -> None:
-        pause = RetryPause()
-        while True:
-            try:
-                async with asyncio.timeout(CONNECT_S_MAX / len(self._addresses)):
-                    await self._open()
-                pause.note_open(time.monotonic())
-                self._reason = await self._session.lost()
-                log.warning("connector_closed", broker=self._name, reason=self._reason)
-            except OSError as error:  # Includes TimeoutError, which has no text.
-                self._reason = str(error) or self._reason
-                log.debug("connector_not_reached", broker=self._name, reason=self._reason)
-                self._session.cut(self._reason)
-            except Exception as error:  # Whatever happens, the connector is opened again.
-                self._reason = repr(error)
-                log.exception("connector_failed", broker=self._name)
-                self._session.cut(self._reason)
-            self._is_subscribed = False
-            self.counts["refused"] += 1
-            if self._addresses.advance():
-                await asyncio.sleep(pause.after(time.monotonic()))
+    async def _stay_open(self, pause: RetryPause) -> str:
+        async with asyncio.timeout(CONNECT_S_MAX / len(self._addresses)):
+            await self._open()
+        pause.note_open(time.monotonic())
+        return await self._session.lost()
+
+    async def _leave(self) -> None:
+        self._session.cut(self._reason)
+        self._is_subscribed = False
 
     async def _open(self) -> None:
         """Connect and subscribe; raise OSError if the broker refuses."""
@@ -322,9 +292,9 @@ class MqttConnector(PlainConnector):
         reporting = [TopicFilter(each, max_qos=log_qos) for each in (f"{LOG_TOPIC}#", own_filter)]
         reasons = await self._session.subscribe([*(reporting if self._api is None else ()), all_of()])
         if reasons[-1].value >= FAILED:
-            self._reason = f"may not subscribe to #: {reasons[-1].name}"
-            log.warning("connector_refused", broker=self._name, reason=self._reason)
-            raise ConnectionError(self._reason)
+            reason = f"may not subscribe to #: {reasons[-1].name}"
+            log.warning("connector_refused", broker=self._name, reason=reason)
+            raise ConnectionError(reason)
         self._is_subscribed = True
         self._line.ask_all()
         if self._api is None:
@@ -332,9 +302,7 @@ class MqttConnector(PlainConnector):
         if self._first is None or self._first.done():
             await self._look_again()
         self._catch_up()
-        if self._first is not None and not self._first.done():
-            self._first.set_result(None)
-        else:
+        if not self._note_first():
             self._line.on_open()
 
     async def _look_again(self) -> None:

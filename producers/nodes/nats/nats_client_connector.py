@@ -22,7 +22,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
-from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
+from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, PlainConnector
 from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, TOO_LARGE, ConnectorChecks
 from regraft.producers.nodes.connectors.groups_once import key_of
 from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch
@@ -86,7 +86,7 @@ class _Client(Client):
         self.on_message(subject, reply, data, headers)
 
 
-class NatsClientConnector:
+class NatsClientConnector(PlainConnector):
     """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port.
 
     Of several headers with the same name, only the last is handed over.
@@ -103,9 +103,6 @@ class NatsClientConnector:
         local_streams: Collection[str] = (),
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self.groups_once = frozenset[str]()
-        self.agents: NoteLine | None = None
-        self.roaming = None  # Sessions are of MQTT.
         self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
         self._login = login
@@ -263,9 +260,6 @@ class NatsClientConnector:
     def _put(self, message: LocalMessage) -> None:
         if not self._waiting.full():
             self._waiting.put_nowait(message)
-
-    def release(self, receipt: int) -> None:
-        """Do nothing: no message has a receipt."""
 
     async def close(self) -> None:
         """Close the connector."""

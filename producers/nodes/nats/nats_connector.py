@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,8 +22,9 @@ import structlog
 from regraft.producers.nodes.connectors.agent_line import ASKED, AgentLine
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses, RetryPause
-from regraft.producers.nodes.connectors.connector_checks import TOO_LARGE, ConnectorChecks
-from regraft.producers.nodes.connectors.look_for_nodes import NodeSearch, loop_error
+from regraft.producers.nodes.connectors.connector_checks import TOO_LARGE
+from regraft.producers.nodes.connectors.kept_connector import KeptConnector
+from regraft.producers.nodes.connectors.look_for_nodes import loop_error
 from regraft.producers.nodes.connectors.wanted_subjects import AskedSubjects
 from regraft.producers.nodes.nats.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.nats.local_streams import LocalStreams
@@ -59,7 +59,7 @@ EVERYTHING = ">"
 AWAY, SLOW, FAILED = "broker_away", "broker_slow", "handling_failed"
 
 
-class NatsConnector:
+class NatsConnector(KeptConnector):
     """The way to one NATS server, or to any of a cluster. ``url`` is ``nats://host[:7422]``, its leaf port, tls:// with
     TLS; several are separated by commas, and tried in turn.
 
@@ -76,57 +76,37 @@ class NatsConnector:
         overlay: str = DEFAULT_NAMESPACE,
         local_streams: Collection[str] = (),
     ) -> None:
-        self._addresses = ConnectorAddresses(url, PORTS, ADVICE)
-        self._reason = "no answer"
+        super().__init__(ConnectorAddresses(url, PORTS, ADVICE), name, overlay, self._send)
         self._tls = (tls or ssl.create_default_context()) if self._addresses.scheme == "tls" else None
-        self.counts: Counter[str] = Counter()
-        self.groups_once: frozenset[str] = frozenset()
-        self.roaming = None  # Sessions are of MQTT.
-        self._name, self._login = name, login
+        self._login = login
         self._is_tls_first = False
         self._leaf: Leaf | None = None
-        self._keeping: asyncio.Task[None] | None = None
-        self._search = NodeSearch(overlay, name, self._send)
         self._search.on_found = self._give_way
         self._line = AgentLine(self._send, overlay)
         self.agents: NoteLine | None = self._line
-        self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
         self._interest, self._streams = NatsInterest(self._checks), LocalStreams(name, local_streams, self._send)
         self._interest.leaves_out, self._streams.on_change = self._streams.leaves_out, self._interest.reconsider
         self._facts: Mapping[str, Any] = {}  # What the server says of itself.
         self._payload_bytes_max = PAYLOAD_BYTES_MAX  # Until the server says otherwise.
-        self._first: asyncio.Future[None] | None = None
         self._permissions = LeafPermissions()
         self._asked = AskedSubjects(EVERYTHING)
         self._asking: asyncio.Future[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
         self._ingress: JetStreamIngress | None = None
         if stream:
             self._ingress = JetStreamIngress(stream, name, self._send, self._checks.note_message, self.counts)
 
-    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the connector and learn what clients already want; raise ConnectorError if the server cannot be
-        reached.
-        """
-        self._checks.begin(on_interest, on_message)
+    def _prepare(self) -> None:
         self._interest.groups_once = self.groups_once
-        loop = asyncio.get_running_loop()
-        self._first = loop.create_future()
-        self._keeping = loop.create_task(self._keep_open())
-        try:
-            await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
-            await self._streams.wait(str(self._addresses), CONNECT_S_MAX)
-            await self._look()
-        except ConnectorError:
-            await self.close()
-            raise
-        except TimeoutError as error:
-            await self.close()
-            raise ConnectorError(self._advice()) from error
+
+    async def _settle(self) -> None:
+        """Wait for the server's streams, and look for other nodes; raise ConnectorError if the connector is of no
+        use.
+        """
+        await self._streams.wait(str(self._addresses), CONNECT_S_MAX)
+        await self._look()
         await self._open_ingress()
 
     def _advice(self) -> str:
-        """Return why the connector did not open, and what to do."""
         place = f"the leaf port {self._addresses}"
         if is_login_refused(self._reason):
             return login_advice(f"{place} of the NATS server", self._login, self._reason)
@@ -142,7 +122,6 @@ class NatsConnector:
         ingress, until_s = self._ingress, time.monotonic() + CONNECT_S_MAX
         while ingress is not None and not ingress.is_ready:
             if ingress.error or time.monotonic() > until_s:
-                await self.close()
                 raise ConnectorError(
                     f"stream {ingress.stream!r} of {self._addresses} cannot be read "
                     f"({ingress.error or 'no answer'}): enable JetStream there and create the stream, or do not set "
@@ -229,40 +208,22 @@ class NatsConnector:
         if self._leaf is not None and self._permissions.may_publish(message.subject):
             self._leaf.write_soon(message_bytes(message))
 
-    async def close(self) -> None:
-        """Close the connector."""
-        tasks = [task for task in (self._keeping, self._looking) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _stay_open(self, pause: RetryPause) -> str:
+        leaf = await self._connect()
+        opened_s = time.monotonic()
+        self._leaf = leaf
+        self._interest.begin_connection()
+        await leaf.ping_until_closed()
+        if leaf.is_caught_up:
+            pause.note_open(opened_s)
+        self._is_tls_first = self._tls is not None and self._is_tls_first == leaf.has_info
+        return leaf.reason
+
+    async def _leave(self) -> None:
         if self._leaf is not None:
             self._leaf.end()
-            await asyncio.sleep(0)
-
-    async def _keep_open(self) -> None:
-        pause = RetryPause()
-        while True:
-            try:
-                leaf = await self._connect()
-                opened_s = time.monotonic()
-                self._leaf = leaf
-                self._interest.begin_connection()
-                await leaf.ping_until_closed()
-                if leaf.is_caught_up:
-                    pause.note_open(opened_s)
-                self._reason = leaf.reason
-                self._is_tls_first = self._tls is not None and self._is_tls_first == leaf.has_info
-                log.warning("connector_closed", broker=self._name, reason=leaf.reason)
-            except (OSError, TimeoutError) as error:
-                self._reason = str(error) or "no answer"
-                log.debug("connector_not_reached", broker=self._name, reason=self._reason)
-            except Exception as error:  # Whatever happens, the connector is opened again.
-                self._reason = repr(error)
-                log.exception("connector_failed", broker=self._name)
             self._leaf = None
-            self.counts["refused"] += 1
-            if self._addresses.advance():
-                await asyncio.sleep(pause.after(time.monotonic()))
+            await asyncio.sleep(0)
 
     async def _connect(self) -> Leaf:
         """Connect to the next server; some want TLS before they say anything, which shows when one says nothing."""
@@ -324,11 +285,9 @@ class NatsConnector:
         elif not leaf.is_caught_up:
             leaf.is_caught_up = True
             self._interest.end_unreported()
-            if self._first is not None and not self._first.done():
-                self._first.set_result(None)
-            else:
+            if not self._note_first():
                 self._line.on_open()
-                self._looking = asyncio.get_running_loop().create_task(self._look_again(leaf))
+                self._tasks[1:] = [asyncio.get_running_loop().create_task(self._look_again(leaf))]
             if self._ingress is not None:
                 self._ingress.begin()
         else:
