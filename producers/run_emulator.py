@@ -183,13 +183,6 @@ def _outages(overlay: EmulatedOverlay, settings: EmulatorSettings) -> OutagePlay
     return OutagePlayer(overlay, planned, settings.outage_notice_ms, settings.chaos, rng)
 
 
-def _newcomers(
-    overlay: EmulatedOverlay, settings: EmulatorSettings, emitter: TelemetryEmitter, membership: MembershipPort
-) -> NewcomerPlayer:
-    """Return the newcomers that the settings ask for."""
-    return NewcomerPlayer(overlay, map(newcomer_of, settings.newcomers), emitter, membership)
-
-
 def _client_counts(overlay: EmulatedOverlay) -> dict[str, int]:
     """Return how many clients wait for a home, and how many have reconnected after theirs had died."""
     groups = (overlay.publishers, overlay.subscribers, overlay.users)
@@ -239,7 +232,7 @@ class WallClockEmulator:
         self.overlay.listeners += [self._transitions, self._metrics]
         self._emitter = _emitter(self.overlay, settings, ports, rng)
         self._outages = _outages(self.overlay, settings)
-        self._newcomers = _newcomers(self.overlay, settings, self._emitter, ports)
+        self._newcomers = NewcomerPlayer(self.overlay, map(newcomer_of, settings.newcomers), self._emitter, ports)
         self._phase = "running"
 
     def run(self, stop: threading.Event) -> None:

@@ -105,11 +105,7 @@ class Session(Protocol):
     is_over: bool
     moves: Moves
     publishing: Publishing
-
-    @property
-    def client(self) -> Client:
-        """What is known of it."""
-        ...
+    client: Client
 
     @property
     def reads_nothing(self) -> bool:

@@ -44,21 +44,18 @@ UNKNOWN_HOME = "?"
 class MqttBrokerSide(ClientSession[MqttUpstream]):
     """The brokers of one client of MQTT."""
 
+    client: MqttClient
+
     def __init__(
         self, name: str, brokers: Mapping[str, BrokerAddress], home: str, counts: Counter[str],
         on_end: Callable[[Any], None], tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name, brokers, home, counts, on_end, tls)
-        self._client = MqttClient(name)
+        self.client = MqttClient(name)
         self._name_property = user_property(PUBLISHER_HEADER, name.encode())
         self._writer = SoonWriter(self._write)
         self.deliveries = MqttDeliveries(self._writer.write, self._note_full)
         self._again: list[tuple[bytes, OnAnswer | None]] = []  # Published at a broker that died without an answer.
-
-    @property
-    def client(self) -> MqttClient:
-        """What is known of the client."""
-        return self._client
 
     def _note_full(self, is_full: bool) -> None:
         """Read from brokers no faster than the client answers."""

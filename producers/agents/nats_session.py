@@ -54,6 +54,7 @@ CHOOSING = (b"PUB", b"HPUB", b"SUB")  # The frames of a client that name a subje
 class NatsSession(ClientSession[Upstream]):
     """One client of NATS."""
 
+    client: NatsClient
     is_tls_first = False
     refusal = b"-ERR 'maximum connections exceeded'\r\n"
 
@@ -62,15 +63,10 @@ class NatsSession(ClientSession[Upstream]):
         on_end: Callable[[Any], None], tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name, brokers, home, counts, on_end, tls)
-        self._client = NatsClient(name)
+        self.client = NatsClient(name)
         self._line = b"%b: %b" % (PUBLISHER_HEADER, name.encode())
         self._reader, self._held = FrameReader(), bytearray()
         self._out: list[bytes] = []
-
-    @property
-    def client(self) -> NatsClient:
-        """What is known of the client."""
-        return self._client
 
     # --- the client's socket -----------------------------------------------------------------------------------------
 
