@@ -158,10 +158,11 @@ class MqttClient:
     def _new(self, part: str, options: mqtt5.TopicFilter, home: str) -> MqttSubscription:
         subscription = MqttSubscription(part, home, 0, -1, options)
         self.subscriptions[part] = subscription
-        self._identify(subscription)
+        self.renumber(subscription)
         return subscription
 
-    def _identify(self, subscription: MqttSubscription) -> None:
+    def renumber(self, subscription: MqttSubscription) -> None:
+        """Give a subscription a number that no earlier one had: it restarts."""
         self._by_id.pop(subscription.id, None)
         self._ids += 1
         subscription.id = self._ids
@@ -173,10 +174,6 @@ class MqttClient:
     def _is_named(self, pattern: str) -> bool:
         """Return True if nodes know a subscription as the client's; topics of the broker are none of the overlay."""
         return self.stays_because in NAMED_STAYING and not pattern.startswith("$")
-
-    def renumber(self, subscription: MqttSubscription) -> None:
-        """Give a subscription a number that no earlier one had: it restarts."""
-        self._identify(subscription)
 
     def forget(self, pattern: str) -> list[MqttSubscription]:
         """Forget a subscription that the client has ended; return the agent's that end with it."""

@@ -127,24 +127,6 @@ class MemoryMembership:
         return broker in self.members
 
 
-@dataclass
-class MemoryCommands:
-    """Returns the commands that were put in."""
-
-    waiting: deque[Command] = field(default_factory=deque)
-    asked: SampleRequest | None = None
-
-    def requested_share(self) -> SampleRequest | None:
-        """Return the request that was put in."""
-        return self.asked
-
-    def poll(self) -> list[Command]:
-        """Return all commands that wait."""
-        taken = list(self.waiting)
-        self.waiting.clear()
-        return taken
-
-
 class OverlayListener:
     """Listens to changes of clients and answers to commands; by default to nothing."""
 

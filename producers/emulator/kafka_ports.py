@@ -59,10 +59,6 @@ class SampleReader:
                 self._newest = request
         return self._newest
 
-    def close(self) -> None:
-        """Close the connection."""
-        self.tail.close()
-
 
 class MemberReader:
     """The topic of members from its beginning; a broker that has left is not a member."""
@@ -82,10 +78,6 @@ class MemberReader:
             elif member is not None:
                 self._members[member.broker] = "" if member.facts is None else member.facts.address
         return self._members
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.tail.close()
 
 
 class KafkaPorts:
@@ -249,10 +241,8 @@ class KafkaPorts:
 
     def close(self) -> None:
         """Stop reading, and give up unsent records."""
-        self._commands.close()
-        for reader in (self._members, self._requests):
-            if reader is not None:
-                reader.close()
+        for reader in self._readers():
+            reader.close()
         self.answers.close()
         self.telemetry.close()
 

@@ -12,7 +12,6 @@ import pytest
 from regraft.overlay.inventory import InventoryError
 from regraft.producers.emulator.emulator_ports import (
     MemoryClients,
-    MemoryCommands,
     MemoryMembership,
     MemoryResults,
     MemoryTelemetry,
@@ -30,12 +29,21 @@ INVENTORY = place_overlay(8, 4, random.Random(1))
 WORKLOAD = WorkloadSettings(publisher_count=10, interested_broker_count=3, lifetime_s_mean=2.0)
 
 
-class MemoryEmulatorPorts(MemoryTelemetry, MemoryResults, MemoryClients, MemoryMembership, MemoryCommands):
-    """All ports in memory."""
+class MemoryEmulatorPorts(MemoryTelemetry, MemoryResults, MemoryClients, MemoryMembership):
+    """All ports in memory; ``waiting`` are the commands to come."""
 
     def __init__(self) -> None:
-        for each in (MemoryTelemetry, MemoryResults, MemoryClients, MemoryMembership, MemoryCommands):
+        for each in (MemoryTelemetry, MemoryResults, MemoryClients, MemoryMembership):
             each.__init__(self)  # type: ignore[arg-type]
+        self.waiting: list[Command] = []
+
+    def requested_share(self) -> None:
+        """Return that nothing is requested."""
+
+    def poll(self) -> list[Command]:
+        """Return all commands that wait."""
+        taken, self.waiting = self.waiting, []
+        return taken
 
 
 class StopAfter(threading.Event):
