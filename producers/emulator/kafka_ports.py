@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable
-from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException, Message
@@ -21,7 +20,7 @@ from regraft.infra.process.handle_each import is_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError, topics_text
 from regraft.producers.emulator.starting_point import is_undecided
-from regraft.producers.emulator.tail_topic import TopicTail
+from regraft.producers.emulator.tail_topic import ProvedReader, TopicTail
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.client import Client
@@ -229,7 +228,7 @@ class KafkaPorts:
             if reader.is_stalled:
                 reader.reopen()
 
-    def _readers(self) -> list[CommandReader | TopicTail[Any]]:
+    def _readers(self) -> list[ProvedReader]:
         tails = [one.tail for one in (self._members, self._requests) if one is not None]
         return [self._commands, *tails]
 
