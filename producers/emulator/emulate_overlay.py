@@ -166,10 +166,6 @@ class EmulatedOverlay:
         """Connect a publisher to its home; it may publish once the listeners are notified."""
         self.publishers.connect(publisher, home, filter_)
 
-    def unadvertise(self, publisher: str) -> None:
-        """Disconnect a publisher; what it has published is still delivered."""
-        self.publishers.disconnect(publisher)
-
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Hand a notification to its publisher's home; raise ClientError if the publisher may not publish yet."""
         self.publishers.publish(publisher, content, size_bytes)

@@ -162,13 +162,6 @@ class RecordingWriter:
         self._is_synced = True
         self._synced_s = 0.0
 
-    def begin(self, now_s: float) -> None:
-        """Begin the first file before there is anything to write, so that an unwritable file is reported at once.
-
-        Raises RecordingFileError and DiskFullError.
-        """
-        self._begin_file(now_s)
-
     def write(
         self, topic: str, time_ms: int, partition: int, offset: int, key: bytes, value: bytes | None, now_s: float
     ) -> None:
@@ -224,7 +217,7 @@ class RecordingWriter:
         if self._file is not None and self._is_full(len(block), now_s):
             self._end_file()
         if self._file is None:
-            self._begin_file(now_s)
+            self.begin(now_s)
         self._append(block)
         self.counts.blocks += 1
         self.counts.messages += self._pending
@@ -237,7 +230,11 @@ class RecordingWriter:
     def _part_path(self, part: int) -> Path:
         return self._out if part == 1 else self._out.with_name(f"{self._out.stem}-{part:05d}{SUFFIX}")
 
-    def _begin_file(self, now_s: float) -> None:
+    def begin(self, now_s: float) -> None:
+        """Begin the next file; the first before there is anything to write, so that an unwritable one is reported.
+
+        Raises RecordingFileError and DiskFullError.
+        """
         part = self.counts.parts + 1
         run = self._run
         info = {

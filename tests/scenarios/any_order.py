@@ -223,7 +223,7 @@ class AnyOrderOverlay(MortalBrokers, RemoteClients, ManyControllers, ChangingMem
         if self.publishers.home_of(name) is None or name in self.ending:
             return False
         self.ending.add(name)
-        self.unadvertise(name)
+        self.publishers.disconnect(name)
         return True
 
     def do_publish(self, name: str, number: int) -> bool:

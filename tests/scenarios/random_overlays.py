@@ -191,7 +191,7 @@ class RandomOverlay(OverlayListener):
         here = self.overlay.publishers.home_of(name) is not None
         if here and name not in self.ending:
             self.ending.add(name)
-            self.overlay.unadvertise(name)
+            self.overlay.publishers.disconnect(name)
         if self.overlay.publishers.home_of(name) is None and (not here or self.rng.random() < RETURNS_AT_ONCE_SHARE):
             home = self.publisher_homes[name] if self.rng.random() < 0.5 else self._a_broker()
             self._connect_publisher(name, home)

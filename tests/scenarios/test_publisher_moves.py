@@ -106,7 +106,7 @@ def test_a_publisher_that_ends_between_two_homes_hands_over_everything_first() -
 
     def end(_: object) -> None:
         drive[0] = virtual.overlay.publishers.is_any_moving
-        virtual.overlay.unadvertise("p")
+        virtual.overlay.publishers.disconnect("p")
         virtual.overlay.publish = lambda *_: None  # type: ignore[method-assign]
 
     stop.callbacks.append(end)

@@ -190,7 +190,7 @@ def test_publishing_needs_a_confirmed_advertisement() -> None:
         overlay.advertise("p", "c", ALL)
     overlay.env.run(until=2_000)
     overlay.publish("q", CONTENT, 10)
-    overlay.unadvertise("q")
+    overlay.publishers.disconnect("q")
     with pytest.raises(ClientError, match="may not publish"):
         overlay.publish("q", CONTENT, 10)
     overlay.env.run(until=3_000)
