@@ -9,9 +9,9 @@ import structlog
 from confluent_kafka import Message
 
 from regraft.controller.ports.topic_readers import TopicReader
-from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.process.handle_each import handle_each
+from regraft.overlay.registered_clients import RegisteredClients
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client
 from regraft.schemas.dead_letter import DeadLetter

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from regraft.controller.control_ports import ControlPorts
-from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.overlay.registered_clients import RegisteredClients
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.agent_names import client_of
 from regraft.schemas.announcement import Announcement

@@ -13,10 +13,10 @@ import structlog
 
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_messages import read_messages
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.registered_clients import RegisteredClients
 from regraft.schemas.client import Client
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.topics import CLIENTS, topic_name

@@ -10,9 +10,9 @@ from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.tree.steps.move_single import single_moves
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
+from regraft.overlay.registered_clients import RegisteredClients
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.client import Client, Role
 from regraft.schemas.part_blocks import number_of_subscriber

@@ -15,7 +15,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.place_clients_cost import PlaceClientsSettings, place_clients_cost
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
-from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.overlay.registered_clients import RegisteredClients
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress

@@ -1,7 +1,7 @@
 """Keep track of who is connected where and wants or publishes what, record by record.
 
 In: Client records, and the names of clients that have left. Out: how many subscriptions there are, what users want and
-where they are, and what publishers publish on. Reading the topic belongs to :mod:`controller.ports.client_register`.
+where they are, and what publishers publish on. Reading the topic belongs to the controller.
 """
 
 from __future__ import annotations

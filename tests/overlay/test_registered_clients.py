@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import regraft.controller.windows.registered_clients
-from regraft.controller.windows.registered_clients import RegisteredClients
+import regraft.overlay.registered_clients
+from regraft.overlay.registered_clients import RegisteredClients
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
 from tests.controller.scripted_ring import publisher, user
@@ -47,7 +47,7 @@ def test_any_history_gives_the_register_built_from_scratch(seed: int, forgets_of
     rng = random.Random(seed)
     register, plain = RegisteredClients(), PlainRegister()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regraft.controller.windows.registered_clients, "TOPICS_SPARE_MIN", 0 if forgets_often else 1000)
+        patch.setattr(regraft.overlay.registered_clients, "TOPICS_SPARE_MIN", 0 if forgets_often else 1000)
         for step in range(rng.randrange(1, 60)):
             name = f"c{rng.randrange(12)}"
             if rng.random() < 0.25:
@@ -107,7 +107,7 @@ def test_the_snapshot_is_the_same_while_no_user_changes() -> None:
 
 def test_the_topic_of_a_publisher_outlives_it_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows yet to be closed contain its last notifications; how many are remembered is bounded."""
-    monkeypatch.setattr(regraft.controller.windows.registered_clients, "DEPARTED_KEPT_MAX", 2)
+    monkeypatch.setattr(regraft.overlay.registered_clients, "DEPARTED_KEPT_MAX", 2)
     register = RegisteredClients()
     for name in ("p1", "p2", "p3"):
         register.put(publisher(name, "b00", f"topic of {name}"))
