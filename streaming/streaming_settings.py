@@ -230,13 +230,9 @@ class StreamingSettings:
                 ("grace_ms", self.grace_ms, 0, "it is a duration in ms"),
                 ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
                 ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
-                ("pause_ms_max", self.pause_ms_max, 0, "0 never waits for a window to be complete"),
-                ("silence_ms_max", self.silence_ms_max, 30_000, "Spark reports an idle query every 10 s"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
                 ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
                 ("shards", self.shards, 0, "each is kept by a task; 0 chooses by the number of brokers"),
-                ("read_partitions_min", self.read_partitions_min, 0, "it is a number of Spark tasks"),
-                ("write_timeout_ms", self.write_timeout_ms, 1_000, "Kafka needs time to acknowledge"),
             )
             if value < least
         ]

@@ -116,20 +116,7 @@ class AlertSettings:
 
     def errors(self) -> list[str]:
         """Return everything that is wrong with the settings, one sentence each, without secrets."""
-        least = {
-            "attempts_max": 1, "queue_max": 1, "resume_ms_max": 0, "tick_ms": 1, "status_ms": 1, "stop_ms_max": 0,
-            "window_ms": 1,
-        }  # fmt: skip
-        errors = [
-            f"{name} is {getattr(self, name)}: must be at least {limit}"
-            for name, limit in least.items()
-            if getattr(self, name) < limit
-        ]
-        for name in ("timeout_s", "backoff_s"):
-            if getattr(self, name) <= 0:
-                errors.append(f"{name} is {getattr(self, name):g}: must be above 0")
-        if self.backoff_s_max < self.backoff_s:
-            errors.append(f"backoff_s_max is {self.backoff_s_max:g}: must be at least backoff_s ({self.backoff_s:g})")
+        errors: list[str] = []
         if self.quiet_hours is not None:
             try:
                 parse_quiet_hours(self.quiet_span)

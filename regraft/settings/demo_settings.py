@@ -66,15 +66,6 @@ class DemoSettings:
             errors.append(
                 f"running_s is {self.running_s:g}: must be at least 20, or no window closes in time to act on"
             )
-        if not 0 < self.regime_change_share < 1:
-            errors.append(
-                f"regime_change_share is {self.regime_change_share:g}: must be between 0 and 1, within the running time"
-            )
-        if self.drain_s_max <= 0:
-            errors.append(
-                f"drain_s_max is {self.drain_s_max:g}: must be above 0, because the last notifications need time to "
-                "arrive"
-            )
         if self.kill_every_s < 5:
             errors.append(
                 f"kill_every_s is {self.kill_every_s:g}: must be at least 5, because a service needs time to recover"

@@ -46,7 +46,6 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # A longer wait would base every decision on an overlay of long ago; and a window would be stale before the next one
 # closes (controller.decision.window_age_ms_max).
 GRACE_WINDOWS_MAX = 3
-FLUSHES_PER_WINDOW_MIN = 4  # With fewer, a single late batch makes a window incomplete.
 
 
 class SettingsError(ValueError):
