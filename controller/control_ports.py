@@ -6,11 +6,11 @@ its return value or tries again by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from regraft.overlay.ring.user_interests import UserInterests
+from regraft.overlay.registered_clients import RegisteredClients
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.audit import AuditEntry, GivenOrder
 from regraft.schemas.command import Command, CommandResult
@@ -130,51 +130,9 @@ class ClientRegister(Protocol):
         """
         ...
 
-    def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
-        """Return what users want and where, as of the last :meth:`count`; None while unknown."""
-        ...
-
     @property
-    def topic_of(self) -> Mapping[str, str]:
-        """The topic of each publisher, as of the last :meth:`count`."""
-        ...
-
-    @property
-    def subscribers_at(self) -> Mapping[str, int] | None:
-        """The number of subscribers without topics at each broker, as of the last :meth:`count`; None while unknown."""
-        ...
-
-    @property
-    def movable(self) -> Mapping[str, str]:
-        """The subscribers without topics that may move although clients stay, with their homes; empty while unknown."""
-        ...
-
-    @property
-    def staying(self) -> Mapping[str, Mapping[str, int]]:
-        """The number of those that stay for a known reason, by broker and the reason's label; empty while unknown."""
-        ...
-
-    @property
-    def nearest(self) -> Mapping[str, str]:
-        """The broker that is nearest to each client beside an agent, if it is known; empty while unknown."""
-        ...
-
-    @property
-    def reaches(self) -> Mapping[str, tuple[str, ...]]:
-        """The brokers to which each client beside an agent can be taken, if they are known; empty while unknown."""
-        ...
-
-    def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
-        """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
-        ...
-
-    def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return which of these parts, given by broker and number, are a subscriber without topics or a client's."""
-        ...
-
-    @property
-    def ended_count(self) -> int:
-        """The number of subscriptions to topics that have ever ended, as of the last :meth:`count`."""
+    def registered(self) -> RegisteredClients:
+        """All clients, as of the last :meth:`count`; none while :attr:`error` says why nothing is known."""
         ...
 
     @property
@@ -185,11 +143,6 @@ class ClientRegister(Protocol):
     @property
     def is_loading(self) -> bool:
         """Return True if nothing is known yet, but may be soon."""
-        ...
-
-    @property
-    def unplaced(self) -> int:
-        """The number of users that the last :meth:`interests` left out because their home is not in the overlay."""
         ...
 
 

@@ -102,7 +102,7 @@ class PlanVerifier:
         plan_log = state.plan_log
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
-        moved = MovedSubscribers.of(plan, self._clients.came_from, windows[-1].movable)
+        moved = MovedSubscribers.of(plan, self._clients.registered.came_from, windows[-1].movable)
         verification = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
         # If brokers do not report the moved subscribers' deliveries, the saving is assumed as predicted.
         is_whole = moved.are_reported(windows)
@@ -113,7 +113,7 @@ class PlanVerifier:
                 return  # The next plan is under way: this one is rolled back if that one is aborted.
             self._verified = {plan.plan: verification}
             self._report_missed(plan, verification, "it is rolled back", now_ms)
-            came = self._clients.came_from
+            came = self._clients.registered.came_from
             self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, verification, windows[-1], came), now_ms)
             state.has_begun = True
             return

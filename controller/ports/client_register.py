@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 import structlog
 from confluent_kafka import Message
@@ -12,7 +12,6 @@ from regraft.controller.ports.topic_readers import TopicReader
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.process.handle_each import handle_each
 from regraft.overlay.registered_clients import RegisteredClients
-from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.client import Client
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.topics import CLIENTS, topic_name
@@ -67,57 +66,10 @@ class KafkaClientRegister:
         self._is_read = self._is_read or self._reader.has_read_all()
         return self._clients.subscription_count if self._is_read else None
 
-    def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
-        """Return what users want and where, as of the last :meth:`count`; None while unknown."""
-        return None if self.error else self._clients.interests(brokers)
-
     @property
-    def topic_of(self) -> Mapping[str, str]:
-        """The topic of each publisher, as of the last :meth:`count`."""
-        return self._clients.topic_of
-
-    @property
-    def subscribers_at(self) -> Mapping[str, int] | None:
-        """The number of subscribers without topics at each broker, as of the last :meth:`count`; None while unknown."""
-        return None if self.error else self._clients.subscribers_at
-
-    @property
-    def movable(self) -> Mapping[str, str]:
-        """The subscribers without topics that may move, with their homes; empty while unknown."""
-        return {} if self.error else self._clients.movable
-
-    @property
-    def staying(self) -> Mapping[str, Mapping[str, int]]:
-        """The number of those that stay for a known reason, by broker and the reason's label; empty while unknown."""
-        return {} if self.error else self._clients.staying
-
-    @property
-    def nearest(self) -> Mapping[str, str]:
-        """The broker that is nearest to each client beside an agent, if it is known; empty while unknown."""
-        return {} if self.error else self._clients.nearest
-
-    @property
-    def reaches(self) -> Mapping[str, tuple[str, ...]]:
-        """The brokers to which each client beside an agent can be taken, if they are known; empty while unknown."""
-        return {} if self.error else self._clients.reaches
-
-    def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
-        """Return the subscribers without topics at a broker that were at another one before; empty while unknown."""
-        return () if self.error else self._clients.came_from(home_from, home_to)
-
-    def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return which of these parts, given by broker and number, are a subscriber without topics or a client's."""
-        return {} if self.error else self._clients.named(parts)
-
-    @property
-    def ended_count(self) -> int:
-        """The number of subscriptions to topics that have ever ended, as of the last :meth:`count`."""
-        return self._clients.ended_count
-
-    @property
-    def unplaced(self) -> int:
-        """The number of users that the last answer left out because their home is not a broker of the overlay."""
-        return self._clients.unplaced
+    def registered(self) -> RegisteredClients:
+        """All clients, as of the last :meth:`count`; none while unknown."""
+        return self._clients if self._is_read else RegisteredClients()
 
     def close(self) -> None:
         """Close the connection."""

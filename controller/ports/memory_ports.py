@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.overlay.registered_clients import RegisteredClients
-from regraft.overlay.ring.user_interests import UserInterests
-from regraft.schemas.agent_names import client_of
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.audit import AuditEntry, GivenOrder
-from regraft.schemas.client import Client, Role
+from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import LiveView, decode_view, encode_view
 from regraft.schemas.member import Member
 from regraft.schemas.order import Order
-from regraft.schemas.part_blocks import number_of_subscriber
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.state import StateRow, WindowClosed
@@ -133,18 +130,16 @@ class MemoryPlans:
 
 @dataclass
 class MemoryClients:
-    """A register of clients that the test fills, or just a number of subscriptions that it sets.
+    """A register of clients that the test fills, or that follows those ``connected`` now.
 
-    It is known as soon as a client has been put in, or ``is_known`` is set. If only a number is set, ``connected``
-    names the clients.
+    A number of subscriptions that the test sets counts instead of theirs.
     """
 
     subscription_count: int | None = None
     registered: RegisteredClients = field(default_factory=RegisteredClients)
     is_known: bool = False
-    connected: Callable[[], Iterable[Client]] | None = None
-    _homes: dict[str, str] = field(default_factory=dict)  # The homes seen at the last update.
-    _homes_before: dict[str, str] = field(default_factory=dict)
+    connected: Mapping[str, Client] | None = None
+    _followed: dict[str, Client] = field(default_factory=dict)
 
     def put(self, client: Client) -> None:
         """Add or replace a client."""
@@ -157,67 +152,19 @@ class MemoryClients:
 
     def count(self) -> int | None:
         """Return the number that was set, else the number of subscriptions put in."""
+        if self.connected is not None:
+            self._follow(self.connected)
         if self.subscription_count is not None or not self.is_known:
             return self.subscription_count
         return self.registered.subscription_count
 
-    def interests(self, brokers: tuple[str, ...]) -> UserInterests | None:
-        """Return what users want and where."""
-        return self.registered.interests(brokers) if self.is_known else None
-
-    @property
-    def topic_of(self) -> Mapping[str, str]:
-        """The topic of each publisher."""
-        return self.registered.topic_of
-
-    @property
-    def subscribers_at(self) -> Mapping[str, int] | None:
-        """The number of subscribers without topics at each broker."""
-        if self.connected is None:
-            return self.registered.subscribers_at if self.is_known else None
-        self._update_homes()
-        return Counter(self._homes.values())
-
-    @property
-    def movable(self) -> Mapping[str, str]:
-        """The subscribers without topics that may move, with their homes."""
-        if self.connected is None:
-            return self.registered.movable
-        self._update_homes()
-        may_move = (one.client for one in self.connected() if one.may_move)
-        return {name: self._homes[name] for name in may_move if name in self._homes}
-
-    @property
-    def staying(self) -> Mapping[str, Mapping[str, int]]:
-        """The number of those that stay for a known reason, by broker; of connected ones it is not known."""
-        return self.registered.staying
-
-    @property
-    def nearest(self) -> Mapping[str, str]:
-        """The broker that is nearest to each client beside an agent, if it is known; of connected ones it is not."""
-        return self.registered.nearest
-
-    @property
-    def reaches(self) -> Mapping[str, tuple[str, ...]]:
-        """The brokers to which each client beside an agent can be taken; of connected ones they are not known."""
-        return self.registered.reaches
-
-    def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
-        """Return the subscribers without topics at a broker that were at another one before."""
-        if self.connected is None:
-            return self.registered.came_from(home_from, home_to)
-        self._update_homes()
-        names = (name for name, home in self._homes.items() if home == home_to)
-        return tuple(sorted(name for name in names if self._homes_before.get(name) == home_from))
-
-    def _update_homes(self) -> None:
-        assert self.connected is not None
-        before = self._homes
-        here = [one for one in self.connected() if one.role is Role.SUBSCRIBER and not one.topics]
-        self._homes = {one.client: one.home for one in here}
-        moved = {name: before[name] for name, home in self._homes.items() if before.get(name, home) != home}
-        kept = {name: home for name, home in self._homes_before.items() if name in self._homes}
-        self._homes_before = kept | moved
+    def _follow(self, connected: Mapping[str, Client]) -> None:
+        for name in sorted(self._followed.keys() - connected.keys()):
+            self.remove(name)
+        for name, client in connected.items():
+            if self._followed.get(name) is not client:
+                self.put(client)
+        self._followed = dict(connected)
 
     @property
     def error(self) -> str:
@@ -228,25 +175,6 @@ class MemoryClients:
     def is_loading(self) -> bool:
         """Always False: it is filled before the next step."""
         return False
-
-    def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return which of these parts, given by broker and number, are a subscriber without topics or a client's."""
-        if self.connected is None:
-            return self.registered.named(parts)
-        wanted, movable = frozenset(parts), self.movable
-        names = {(client_of(name) if name in movable else name): home for name, home in self._homes.items()}
-        registered = {name: (home, number_of_subscriber(name)) for name, home in names.items()}
-        return {name: part for name, part in registered.items() if part in wanted}
-
-    @property
-    def ended_count(self) -> int:
-        """The number of subscriptions to topics that have ever ended."""
-        return self.registered.ended_count
-
-    @property
-    def unplaced(self) -> int:
-        """The number of users whose home is not a broker."""
-        return self.registered.unplaced
 
 
 @dataclass

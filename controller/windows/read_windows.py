@@ -136,8 +136,8 @@ class WindowReader:
     def errors(self) -> dict[str, int]:
         """The number of records that could not be used, by reason."""
         errors = self._assembler.refused + self._unknown
-        if self._ports.clients.unplaced:
-            errors["user at an unknown broker"] = self._ports.clients.unplaced
+        if unplaced := self._ports.clients.registered.unplaced:
+            errors["user at an unknown broker"] = unplaced
         return {f"state: {why}": count for why, count in errors.items()}
 
     @property
@@ -181,7 +181,7 @@ class WindowReader:
     def _take(self, window: ClosedWindow, plan_log: PlanLog, subscriptions: int | None) -> ClosedWindow:
         """Process a window that has closed, and return it with data from the register of clients."""
         counted = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else self._counted(window)
-        ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
+        ended = self._ports.clients.registered.ended_count if self._kind.NEEDS_REGISTER else None
         self._lifetimes.add_window(counted, subscriptions, ended)
         self._starts_ms.append(counted.start_ms)
         if counted.is_complete:
@@ -257,24 +257,22 @@ class WindowReader:
     def _with_clients(self, window: ClosedWindow, plan_log: PlanLog) -> ClosedWindow:
         epochs = dict.fromkeys((window.epoch_min, window.epoch_max))
         overlays = [plan_log.configuration_of(epoch) or plan_log.present for epoch in epochs]
-        clients, kind = self._ports.clients, self._kind
-        interests = clients.interests(self._fleet.inventory.brokers)
+        error, clients = self._ports.clients.error, self._ports.clients.registered
+        interests = None if error else clients.interests(self._fleet.inventory.brokers)
         share_max = 1 - self._settings.assembly.completeness_share_min
-        attached, unknown = kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, clients.error)
+        attached, unknown = self._kind.attach_clients(window, interests, clients.topic_of, overlays, share_max, error)
         if unknown:
             self._unknown["publisher without a topic in a window"] += len(unknown)
         return attached
 
     def _counted(self, window: ClosedWindow) -> ClosedWindow:
-        counts = self._ports.clients.subscribers_at
-        if counts is None:
+        if self._ports.clients.error:
             return window
-        clients = self._ports.clients
-        single = clients.named(window.parts.received)
+        clients = self._ports.clients.registered
         return replace(
             window,
-            subscribers_at=dict(counts),
-            single=single,
+            subscribers_at=dict(clients.subscribers_at),
+            single=clients.named(window.parts.received),
             movable=clients.movable,
             staying=clients.staying,
             nearest=clients.nearest,

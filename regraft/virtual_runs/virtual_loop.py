@@ -69,7 +69,7 @@ class VirtualLoop:
         self.virtual = VirtualOverlay(inventory, workload, virtual)
         self.aggregator = ReferenceAggregator(window_ms, grace_ms)
         self.ports = MemoryPorts()
-        self.ports.clients.connected = self.virtual.clients.connected.values
+        self.ports.clients.connected = self.virtual.clients.connected
         self._tap = tap
         self._registered: dict[str, Client] = {}
         self._plans_reported = 0
@@ -142,26 +142,15 @@ class VirtualLoop:
         return sorted(self.ports.plans.stored.values(), key=lambda plan: plan.epoch_to)
 
     def _register_clients(self) -> None:
-        """Give the controller the register of clients; on a tree only the number of subscriptions."""
-        is_tree = isinstance(self.virtual.workload, StockWorkload)
+        """Report to the tap who connects, moves or leaves; on a tree, count subscriptions as the workload does."""
         if isinstance(self.virtual.workload, StockWorkload):
             self.ports.clients.subscription_count = self.virtual.workload.subscription_count
-        if is_tree and self._tap is None:
+        if self._tap is None:
             return
-        connected = self.virtual.clients.connected
+        connected, now_ms = self.virtual.clients.connected, int(self.virtual.now_ms)
         for name in sorted(self._registered.keys() - connected.keys()):
-            self._register_client(name, None, is_tree)
+            self._tap.on_client(name, None, now_ms)
         for name, client in connected.items():
             if self._registered.get(name) is not client:
-                self._register_client(name, client, is_tree)
+                self._tap.on_client(name, client, now_ms)
         self._registered = dict(connected)
-
-    def _register_client(self, name: str, client: Client | None, is_tree: bool) -> None:
-        if self._tap is not None:
-            self._tap.on_client(name, client, int(self.virtual.now_ms))
-        if is_tree:
-            return
-        if client is None:
-            self.ports.clients.remove(name)
-        else:
-            self.ports.clients.put(client)

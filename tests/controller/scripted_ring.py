@@ -123,7 +123,7 @@ class ScriptedRing(ScriptedOverlay):
 
     def homes(self) -> dict[str, str]:
         """Return each user's home by the register."""
-        interests = self.ports.clients.interests(self.inventory.brokers)
+        interests = self.ports.clients.registered.interests(self.inventory.brokers)
         assert interests is not None
         return {name: interests.brokers[interests.homes[at]] for at, name in enumerate(interests.users)}
 
@@ -145,6 +145,6 @@ class ScriptedRing(ScriptedOverlay):
         return super()._answers(command)
 
     def _bring(self, move: ClientMove) -> None:
-        interests = self.ports.clients.interests(self.inventory.brokers)
+        interests = self.ports.clients.registered.interests(self.inventory.brokers)
         assert interests is not None
         self.connect(user(move.client, move.home_to, *interests.topics_of(move.client), time_ms=self.now_ms))

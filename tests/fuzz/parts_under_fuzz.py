@@ -125,7 +125,7 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
             deposed += 1
             overlay.term = overlay.loop.deposed_by_term + 1
             overlay.new_loop()
-        ports.clients.interests(INVENTORY.brokers)
+        ports.clients.registered.interests(INVENTORY.brokers)
     border.check(len(values))
     incomplete = ports.view.shown.windows_incomplete
     overlay.now_ms += overlay.settings.assembly.future_ms_max  # all claims about future windows are over by then

@@ -88,7 +88,7 @@ def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_
 ) -> None:
     """Nothing is known before the register was read to its end; then a user's newest record counts until it leaves."""
     counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
-    assert counter.interests(("b00", "b01")) is None
+    assert counter.registered.topic_of == {}
     assert counter.is_loading
     assert counter.error == "the register of clients is not yet read to its end"
     register.put_client(user("u1", "b00", "a", "b"))
@@ -98,15 +98,13 @@ def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_
     register.put_client(publisher("p", "b00", "c"))
     wait_until(lambda: counter.count() == 3)
     assert (counter.error, counter.is_loading) == ("", False)
-    interests = counter.interests(("b00", "b01"))
-    assert interests is not None
+    interests = counter.registered.interests(("b00", "b01"))
     assert (interests.users, interests.topics, interests.homes.tolist()) == (("u1", "u2"), ("b", "c"), [1, 1])
     assert [interests.topics_of(name) for name in interests.users] == [("c",), ("b",)]
-    assert (counter.topic_of, counter.unplaced) == ({"p": "c"}, 1)
+    assert (counter.registered.topic_of, counter.registered.unplaced) == ({"p": "c"}, 1)
     register.remove("u1")
     wait_until(lambda: counter.count() == 2)
-    after = counter.interests(("b00", "b01"))
-    assert after is not None
+    after = counter.registered.interests(("b00", "b01"))
     assert after.users == ("u2",)
     counter.close()
 
@@ -125,7 +123,6 @@ def test_a_register_beyond_the_bound_is_dropped(
     for name in ("s1", "s2", "s3"):
         register.remove(name)
     assert [counter.count() for _ in range(3)] == [None] * 3
-    assert counter.interests(("b00",)) is None
-    assert (counter.is_loading, counter.topic_of) == (False, {})
+    assert (counter.is_loading, counter.registered.held_count) == (False, 0)
     assert counter.error == "the register of clients has more than 2 subscriptions"
     counter.close()
