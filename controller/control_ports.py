@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from regraft.overlay.registered_clients import RegisteredClients
 from regraft.schemas.announcement import Announcement
@@ -21,31 +21,17 @@ from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.state import StateRow, WindowClosed
 
+Record = TypeVar("Record")
+
 
 class DeposedError(RuntimeError):
     """Another controller leads, or may: this one's term is over, and nothing it writes counts any more."""
 
 
-class StateSource(Protocol):
-    """A source of state rows and markers."""
+class RecordSource(Protocol[Record]):
+    """A source of new records, in order of arrival."""
 
-    def poll(self) -> list[StateRow | WindowClosed]:
-        """Return what is new, at most a bounded number of records; empty if nothing is."""
-        ...
-
-
-class ResultSource(Protocol):
-    """A source of brokers' answers."""
-
-    def poll(self) -> list[CommandResult]:
-        """Return what is new, at most a bounded number of records; empty if nothing is."""
-        ...
-
-
-class AnnouncementSource(Protocol):
-    """Announcements of brokers that want to be members, in order of arrival."""
-
-    def poll(self) -> list[Announcement]:
+    def poll(self) -> list[Record]:
         """Return what is new, at most a bounded number of records; empty if nothing is."""
         ...
 
@@ -158,12 +144,12 @@ class ViewSink(Protocol):
 class ControlPorts:
     """All ports of one control loop. ``views`` are the live view and the status file, if any."""
 
-    state: StateSource
-    results: ResultSource
+    state: RecordSource[StateRow | WindowClosed]
+    results: RecordSource[CommandResult]
     events: EventSink
     plans: PlanStore
     clients: ClientRegister
     orders: OrderSource
     audit: AuditSink
-    announcements: AnnouncementSource
+    announcements: RecordSource[Announcement]
     views: tuple[ViewSink, ...] = ()

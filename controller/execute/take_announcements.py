@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import prometheus_client
 
-from regraft.controller.control_ports import AnnouncementSource, EventSink
+from regraft.controller.control_ports import EventSink, RecordSource
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.infra.process.handle_each import handle_each
@@ -51,7 +51,7 @@ class AnnouncementTaker:
     def __init__(
         self,
         settings: MemberSettings,
-        source: AnnouncementSource,
+        source: RecordSource[Announcement],
         events: EventSink,
         outcomes: prometheus_client.Counter,
     ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 
 from msgspec.structs import replace
 
-from regraft.controller.control_ports import AnnouncementSource, EventSink
+from regraft.controller.control_ports import EventSink, RecordSource
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.find_lost import joining_plan, lost_brokers, lost_during
@@ -30,6 +30,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.member_transitions import NEVER_MS, died, entered_state, is_dead_by_order, restarted
 from regraft.controller.state.overlays_in_window import brokers_elsewhere
 from regraft.infra.process.handle_each import handle_each
+from regraft.schemas.announcement import Announcement
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import state_after
@@ -91,7 +92,7 @@ class FollowMembers:
         self,
         settings: ControllerSettings,
         orders: OrderTaker,
-        announcements: AnnouncementSource,
+        announcements: RecordSource[Announcement],
         runner: PlanRunner,
         events: EventSink,
         metrics: LoopMetrics,

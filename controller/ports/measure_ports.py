@@ -11,12 +11,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from regraft.controller.control_ports import AuditSink, ControlPorts, EventSink, PlanStore
+from regraft.controller.control_ports import AuditSink, ControlPorts, EventSink, PlanStore, RecordSource
 from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
 from regraft.schemas.audit import AuditEntry
 from regraft.schemas.command import Command, CommandResult
@@ -60,14 +60,6 @@ class PlanBinder:
             return {}
         newest, epoch = self._newest
         return {"plan": plan, "epoch": epoch} if plan == newest else {"plan": plan}
-
-
-class RecordSource(Protocol[Record]):
-    """A source of new records."""
-
-    def poll(self) -> list[Record]:
-        """Return new records."""
-        ...
 
 
 def measured(ports: ControlPorts, metrics: LoopMetrics, health: LoopHealth) -> ControlPorts:

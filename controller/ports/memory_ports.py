@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.overlay.registered_clients import RegisteredClients
@@ -22,43 +23,19 @@ from regraft.schemas.state import StateRow, WindowClosed
 
 RECORDS_KEPT_MAX = 100_000  # Enough for any test; a longer run must take its records out.
 
+Record = TypeVar("Record")
+
 
 @dataclass
-class MemoryState:
-    """State rows and markers, put into ``records`` by the test; one poll returns at most ``poll_max`` of them."""
+class MemoryRecords(Generic[Record]):
+    """Records put into ``records`` by the test; one poll returns at most ``poll_max`` of them."""
 
-    records: deque[StateRow | WindowClosed] = field(default_factory=deque)
+    records: deque[Record] = field(default_factory=deque)
     poll_max: int = RECORDS_KEPT_MAX
 
-    def poll(self) -> list[StateRow | WindowClosed]:
+    def poll(self) -> list[Record]:
         """Return the records and forget them."""
         return [self.records.popleft() for _ in range(min(len(self.records), self.poll_max))]
-
-
-@dataclass
-class MemoryResults:
-    """Answers of brokers, put into ``records`` by the test."""
-
-    records: deque[CommandResult] = field(default_factory=deque)
-
-    def poll(self) -> list[CommandResult]:
-        """Return the records and forget them."""
-        results = list(self.records)
-        self.records.clear()
-        return results
-
-
-@dataclass
-class MemoryAnnouncements:
-    """Announcements of brokers, put into ``records`` by the test."""
-
-    records: deque[Announcement] = field(default_factory=deque)
-
-    def poll(self) -> list[Announcement]:
-        """Return the records and forget them."""
-        announcements = list(self.records)
-        self.records.clear()
-        return announcements
 
 
 @dataclass
@@ -228,14 +205,14 @@ class MemoryView:
 class MemoryPorts:
     """One port of each kind; ``ports`` combines them for the control loop."""
 
-    state: MemoryState = field(default_factory=MemoryState)
-    results: MemoryResults = field(default_factory=MemoryResults)
+    state: MemoryRecords[StateRow | WindowClosed] = field(default_factory=MemoryRecords)
+    results: MemoryRecords[CommandResult] = field(default_factory=MemoryRecords)
     events: MemoryEvents = field(default_factory=MemoryEvents)
     plans: MemoryPlans = field(default_factory=MemoryPlans)
     clients: MemoryClients = field(default_factory=MemoryClients)
     orders: MemoryOrders = field(default_factory=MemoryOrders)
     audit: MemoryAudit = field(default_factory=MemoryAudit)
-    announcements: MemoryAnnouncements = field(default_factory=MemoryAnnouncements)
+    announcements: MemoryRecords[Announcement] = field(default_factory=MemoryRecords)
     view: MemoryView = field(default_factory=MemoryView)
 
     @property

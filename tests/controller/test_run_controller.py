@@ -16,7 +16,7 @@ import pytest
 import regraft.controller.run_controller
 from regraft.controller.control_ports import ControlPorts, DeposedError, ViewSink
 from regraft.controller.ports.leadership import HeldTerm
-from regraft.controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryResults
+from regraft.controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryRecords
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.run_controller import run_controller
 from regraft.controller.settings.controller_settings import ControllerSettings
@@ -46,7 +46,7 @@ class HangingPlans(MemoryPlans):
 class MemoryLinks:
     """The controller's links in memory."""
 
-    results = MemoryResults()
+    results: MemoryRecords[CommandResult] = MemoryRecords()
     ahead_ms = 0
 
     def __init__(self, settings: ControllerSettings, now_ms: int, plans: object) -> None:
@@ -207,7 +207,7 @@ def test_a_leader_that_brokers_do_not_obey_begins_a_higher_term(
     """The first answer of a broker that obeys a higher term ends the lower one, even if the term's record was lost."""
     HangingPlans.may_return.set()
     result = CommandResult("plan-9", CommandPhase.PREPARE, "b00", 9, Outcome.PREPARED, "", 0, 0, term=40)
-    monkeypatch.setattr(MemoryLinks, "results", MemoryResults(deque([result])))
+    monkeypatch.setattr(MemoryLinks, "results", MemoryRecords(deque([result])))
     own, stop = replace(settings, status_file=tmp_path / "controller.json", status_ms=20), threading.Event()
     thread = threading.Thread(target=run_controller, args=(own, stop), daemon=True)
     thread.start()
