@@ -18,7 +18,6 @@ from regraft.infra.kafka.kafka_clients import is_kafka_ready
 from regraft.infra.local.fetch_jars import kafka_class_path
 from regraft.infra.local.find_java import JavaRuntime, find_java
 from regraft.infra.local.java_options import ClassArchive, archive_of, start_options
-from regraft.infra.local.make_certificates import write_private
 from regraft.infra.local.secure_kafka import SecuredKafka
 from regraft.infra.local.service import SERVER_VARIABLES, RestartPolicy, Service
 from regraft.infra.local.start_on_port import start_on_port
@@ -26,6 +25,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.find_port import LOOPBACK, choose_ports, is_listening
 from regraft.infra.process.quote_paths import JAVA_LOCALE, property_value, with_log_file
 from regraft.infra.process.stack_error import StackError
+from regraft.infra.process.write_private import write_private
 
 HEAP_MB = 320
 FORMAT_TIMEOUT_S = 120

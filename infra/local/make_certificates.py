@@ -6,7 +6,6 @@ sites have their own authorities.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from regraft.infra.process.write_private import write_private
 
 VALID_DAYS = 800  # longer than any run
 LOCAL_HOSTS = ("127.0.0.1", "localhost")
@@ -76,14 +77,6 @@ class LocalAuthority:
         write_private(files.key_file, secret)
         write_private(files.both_file, secret + text)
         return files
-
-
-def write_private(file: Path, content: bytes) -> None:
-    """Write or replace a file that only this user may read."""
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
 
 
 def _named(name: str) -> x509.Name:

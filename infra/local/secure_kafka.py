@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regraft.infra.kafka.kafka_access import JAAS_MODULES, KafkaSecurity
-from regraft.infra.local.make_certificates import IssuedCertificate, LocalAuthority, write_private
+from regraft.infra.local.make_certificates import IssuedCertificate, LocalAuthority
 from regraft.infra.process.quote_paths import property_value
+from regraft.infra.process.write_private import write_private
 
 MECHANISM = "SCRAM-SHA-512"
 SERVER_USER = "kafka"  # The broker's own login.

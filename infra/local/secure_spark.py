@@ -5,13 +5,13 @@ Sessions are built by :mod:`infra.local.spark_session`.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
 from regraft.infra.kafka.kafka_access import KafkaSecurity
 from regraft.infra.process.stack_error import StackError
+from regraft.infra.process.write_private import write_private
 
 SECRET_LENGTH_MIN = 16
 SECRET_BYTES = 32
@@ -28,13 +28,13 @@ class SparkSecretError(StackError):
 
 def create_secret(file: Path) -> None:
     """Write a new secret that only this user can read."""
-    _write_privately(file, secrets.token_urlsafe(SECRET_BYTES) + "\n")
+    write_private(file, f"{secrets.token_urlsafe(SECRET_BYTES)}\n".encode())
 
 
 def write_properties(secret_file: Path, properties_file: Path) -> None:
     """Write Spark's settings with the secret to a file that only this user can read. Raises SparkSecretError."""
     properties = {**SETTINGS, SECRET: _read_secret(secret_file)}
-    _write_privately(properties_file, "".join(f"{name} {value}\n" for name, value in properties.items()))
+    write_private(properties_file, "".join(f"{name} {value}\n" for name, value in properties.items()).encode())
 
 
 def rpc_error(master: str, setting: Callable[[str, str], str | None], kafka: KafkaSecurity) -> str:
@@ -71,9 +71,3 @@ def _read_secret(file: Path) -> str:
             "signs there, in one line without spaces and backslashes"
         )
     return secret
-
-
-def _write_privately(file: Path, text: str) -> None:
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
-        opened.write(text)

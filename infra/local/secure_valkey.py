@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
-from regraft.infra.local.make_certificates import write_private
 from regraft.infra.local.secure_kafka import LOCAL_USER, PASSWORD_BYTES, SecuredKafka
 from regraft.infra.local.service import SERVER_VARIABLES, Service
 from regraft.infra.local.start_on_port import start_on_port
@@ -21,6 +20,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.infra.local.valkey_server import MEMORY_MB_MAX, STORE_SETTINGS, find_valkey, is_redis_ready
 from regraft.infra.process.find_port import LOOPBACK, choose_ports
 from regraft.infra.process.quote_paths import literal_glob, quoted
+from regraft.infra.process.write_private import write_private
 
 SOCKET = "valkey.sock"  # Relative to the processes' directory, because the path of a socket has at most 107 bytes.
 RELAY = Path(__file__).with_name("relay_tls.py")

@@ -10,7 +10,6 @@ returns its exit code. What runs on the cluster does not belong here.
 """
 
 import argparse
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from regraft.infra.local.secure_spark import create_secret, write_properties
 from regraft.infra.local.service import SERVER_VARIABLES, RestartPolicy, Service
 from regraft.infra.local.start_on_port import start_on_port
 from regraft.infra.local.supervise import Supervisor
+from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.find_port import LOOPBACK, choose_ports, is_listening
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -128,10 +128,7 @@ def main() -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER, help="a command of Regraft, with its options")
     given = parser.parse_args()
     directory = given.directory or Path(tempfile.mkdtemp(prefix="spark-cluster-"))
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    with Supervisor() as supervisor:
+    with stop_on_signals() as stop, Supervisor() as supervisor:
         url = start_spark_cluster(
             supervisor, directory, workers=given.workers, cores=given.cores, memory_mb=given.memory_mb
         )

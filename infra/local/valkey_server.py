@@ -26,6 +26,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.find_port import LOOPBACK, choose_ports, is_listening
 from regraft.infra.process.quote_paths import literal_glob, quoted
 from regraft.infra.process.stack_error import StackError
+from regraft.infra.process.write_private import write_private
 
 URL_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
 MEMORY_MB_MAX = 256
@@ -155,16 +156,12 @@ def _write_settings(root: Path, address: ValkeyAddress, memory_mb_max: int) -> P
     """Write the settings, readable by this user only: they hold the password, to keep it off the command line."""
     data_dir, settings_file = root / "data", root / "valkey.conf"
     data_dir.mkdir(parents=True, exist_ok=True)
-    settings_file.unlink(missing_ok=True)
-    descriptor = os.open(settings_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(
-            SETTINGS.format(
-                host=LOOPBACK,
-                port=address.port,
-                password=address.password,
-                data_dir=quoted(data_dir),
-                memory_mb_max=memory_mb_max,
-            )
-        )
+    settings = SETTINGS.format(
+        host=LOOPBACK,
+        port=address.port,
+        password=address.password,
+        data_dir=quoted(data_dir),
+        memory_mb_max=memory_mb_max,
+    )
+    write_private(settings_file, settings.encode())
     return settings_file

@@ -79,10 +79,10 @@ def servers(
     Examples: `regraft servers`; `regraft servers --directory out/lab-servers --kafka-port 19092`.
     """
     from regraft.infra.local.local_stack import BOOTSTRAP_VARIABLE, LocalStack
-    from regraft.infra.local.make_certificates import write_private
     from regraft.infra.local.valkey_server import URL_VARIABLES
     from regraft.infra.process.find_extras import require_extras
     from regraft.infra.process.log_stream import configure_logs
+    from regraft.infra.process.write_private import write_private
 
     require_extras("The command servers", "valkey")
     configure_logs(level="warning")

@@ -26,11 +26,11 @@ from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
 from regraft.demo.print_dashboard import print_dashboard
 from regraft.infra.local.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
-from regraft.infra.local.make_certificates import write_private
 from regraft.infra.local.service import ServiceEvent, ServiceEventKind
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.hold_lock import LockHeldError, hold_lock
 from regraft.infra.process.show_progress import show_progress
+from regraft.infra.process.write_private import write_private
 from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.write_recording import check_out
 from regraft.recordings.record_run import RecordOptions, record_run

@@ -6,16 +6,15 @@ In: settings. Out: an exit code. The work itself belongs to the stages; running 
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 
 import structlog
 
 from regraft.infra.kafka.create_topics import check_topics
 from regraft.infra.process.describe_os_error import describe_os_error
+from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from regraft.infra.process.find_extras import require_extras
 from regraft.infra.process.stack_error import CallError, StackError
@@ -122,36 +121,32 @@ def run_stage(name: str, settings: Settings, *, is_emulated: bool = False) -> in
 
     If the brokers are emulated and there is no inventory, they are placed first.
     """
-    stop = threading.Event()
+    with stop_on_signals() as stop:
+        try:
+            code = _run(name, settings, stop, is_emulated=is_emulated)
+        except (StackError, RegistryError, InventoryError, LinkError, RingError) as error:
+            is_call = isinstance(error, CallError | InventoryError)
+            return cannot_start(name, str(error), EXIT_CALL if is_call else EXIT_FAILED)
+        except OSError as error:
+            return cannot_start(name, describe_os_error(error))
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+        except Exception:
+            log.exception("stage_failed", stage=name)
+            return EXIT_FAILED
+        log.info("stage_ended", stage=name, requested=stop.is_set(), code=code)
+        return code
 
-    def ask_to_stop(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt  # the second Ctrl-C stops at once
-        stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask_to_stop)
-    try:
-        settings.run.directory.mkdir(parents=True, exist_ok=True)
-        require_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
-        if is_emulated:
-            ensure_inventory(settings)
-        is_replay, agents = settings.streaming.create_time, agents_of(settings)
-        use_registry(namespace=settings.kafka.namespace, agents=agents)
-        check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
-        code = STAGES[name](settings, stop)
-    except (StackError, RegistryError, InventoryError, LinkError, RingError) as error:
-        is_call = isinstance(error, CallError | InventoryError)
-        return cannot_start(name, str(error), EXIT_CALL if is_call else EXIT_FAILED)
-    except OSError as error:
-        return cannot_start(name, describe_os_error(error))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except Exception:
-        log.exception("stage_failed", stage=name)
-        return EXIT_FAILED
-    log.info("stage_ended", stage=name, requested=stop.is_set(), code=code)
-    return code
+def _run(name: str, settings: Settings, stop: threading.Event, *, is_emulated: bool) -> int:
+    settings.run.directory.mkdir(parents=True, exist_ok=True)
+    require_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
+    if is_emulated:
+        ensure_inventory(settings)
+    is_replay, agents = settings.streaming.create_time, agents_of(settings)
+    use_registry(namespace=settings.kafka.namespace, agents=agents)
+    check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
+    return STAGES[name](settings, stop)
 
 
 def cannot_start(name: str, reason: str, code: int = EXIT_FAILED) -> int:

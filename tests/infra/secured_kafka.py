@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.local.kafka_server import start_kafka
-from regraft.infra.local.make_certificates import IssuedCertificate, write_private
+from regraft.infra.local.make_certificates import IssuedCertificate
 from regraft.infra.local.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from regraft.infra.process.find_port import LOOPBACK, choose_ports
+from regraft.infra.process.write_private import write_private
 
 STRANGER = "stranger"  # It may log in, but has no rights.
 LISTENERS = {"BROKER": "SASL_SSL", "MUTUAL": "SSL", "OPEN": "PLAINTEXT", "EXPIRED": "SSL", "ELSEWHERE": "SSL"}

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.local.make_certificates import LocalAuthority, write_private
+from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.infra.process.connection_security import ConnectionSecurity, SecretMissingError
+from regraft.infra.process.write_private import write_private
 
 
 def secured(tmp_path: Path) -> ConnectionSecurity:
