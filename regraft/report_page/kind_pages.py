@@ -164,19 +164,19 @@ def _burst_part(record: RunRecord) -> str:
     if bursts is None:
         return _move_part(record)
     rows = [
-        ("delay of what was published in bursts, p95, ms", bursts.static.delay_ms_p95, bursts.dynamic.delay_ms_p95),
-        ("from a burst's end to its last delivery, s", bursts.static.drain_s, bursts.dynamic.drain_s),
+        ("delay of what was published in bursts, p95, ms", bursts.delay_ms_p95_static, bursts.delay_ms_p95_dynamic),
+        ("from a burst's end to its last delivery, s", bursts.drain_s_static, bursts.drain_s_dynamic),
     ]
     cells = [
         (name, *("none" if value is None else number_text(value, 1) for value in values)) for name, *values in rows
     ]
     answered = bursts.answered_by(record.plans)
     return (
-        f"<p>Of {len(bursts.begun_ms)} bursts {answered} lasted long enough for a plan to move publishers off "
+        f"<p>Of {len(bursts.bursts_begun_ms)} bursts {answered} lasted long enough for a plan to move publishers off "
         "congested links.</p>"
-        f"<p>Brokers left {number_text(bursts.diverted)} clusters to a broker other than that of static routing, "
-        f"because links were congested; {number_text(record.ledger.out_of_order)} deliveries arrived after a later "
-        "notification of their publisher.</p>"
+        f"<p>Brokers left {number_text(bursts.clusters_diverted)} clusters to a broker other than that of static "
+        f"routing, because links were congested; {number_text(record.ledger.out_of_order)} deliveries arrived after a "
+        "later notification of their publisher.</p>"
         + html_table(("bursts", "static routing", "with detours"), cells, text=1)
         + _move_part(record)
     )

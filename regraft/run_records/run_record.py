@@ -16,8 +16,9 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.outage_timeline import OutageTimeline
-from regraft.schemas.live_view import ShownBill
+from regraft.schemas.live_view import Horizon, ShownBill
 from regraft.schemas.plan import Plan
+from regraft.schemas.shown_state import DecisionTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +65,6 @@ class OverlayComparison:
         """The share of the bootstrap overlay's cost that the final one saves; 0 if there was no traffic."""
         initial_per_s = self.before.total_per_s
         return 1 - self.after.total_per_s / initial_per_s if initial_per_s > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionTime:
-    """How long decisions with one planner took, from planning to the choice of proposals."""
-
-    count: int
-    mean_ms: float
-    max_ms: float
 
 
 @dataclass(frozen=True)
@@ -134,56 +126,41 @@ class UserFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class RoutingFigures:
-    """The outcome of bursts with one kind of routing; values are None if there was no burst."""
-
-    delay_ms_p95: float | None
-    drain_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class BurstFigures:
-    """The emulator's account of bursts on a structured cyclic overlay, without and with detours around congestion.
+    """The emulator's account of bursts on a structured cyclic overlay, with the names of its status and the summary.
 
-    ``diverted``: how often a cluster was served through another broker than by static routing. ``congested``: pairs of
-    a link and a 50 ms window in which a broker considered the link congested. ``begun_ms``: when each burst began.
+    Delays and durations are those with static routing and with detours around congestion, None if there was no burst.
+    ``clusters_diverted``: how often a cluster was served through another broker than by static routing.
+    ``congested_link_windows``: pairs of a link and a 50 ms window in which a broker considered the link congested.
+    ``bursts_begun_ms``: when each burst began.
     """
 
-    static: RoutingFigures
-    dynamic: RoutingFigures
-    diverted: int
-    congested: int
-    begun_ms: tuple[int, ...] = ()
+    delay_ms_p95_static: float | None
+    delay_ms_p95_dynamic: float | None
+    drain_s_static: float | None
+    drain_s_dynamic: float | None
+    clusters_diverted: int
+    congested_link_windows: int
+    bursts_begun_ms: tuple[int, ...] = ()
 
     def answered_by(self, plans: Iterable[Plan]) -> int:
         """Return how many bursts led, before the next one, to a plan that moves publishers off congested links."""
         made_ms = (plan.window_end_ms for plan in plans if any(one.planner == RELIEF for one in plan.proposals))
-        return len({bisect_right(self.begun_ms, time_ms) for time_ms in made_ms} - {0})
+        return len({bisect_right(self.bursts_begun_ms, time_ms) for time_ms in made_ms} - {0})
 
 
-@dataclass(frozen=True, slots=True)
-class MobileFigures:
-    """The real fleet's account of its mobile clients, once check-ins have moved some.
-
-    ``brought_nearer``: how often a plan brought a client nearer to where it was, ``brought_to_nearest`` as near as can
-    be; ``brought_trip_ms``: its mean round trip to its home before and after. ``trip_ms``: the mean over all clients
-    and the time, ``unplanned_trip_ms`` if all had kept their first homes.
-    """
-
-    checkins_moving: int
-    brought_nearer: int
-    brought_to_nearest: int
-    brought_trip_ms: tuple[float | None, float | None]
-    trip_ms: float | None
-    unplanned_trip_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class HorizonUse:
-    """How far the last decision looked back; ``lifetime_s`` is None if too few subscriptions had ended."""
-
-    windows: int
-    lifetime_s: float | None
+# The real fleet's account of its mobile clients, once check-ins have moved some: how often a plan brought a client
+# nearer to where it was, or as near as can be; its mean round trip to its home before and after; the mean over all
+# clients and the time, and what that would be if all had kept their first homes.
+MOBILE_FIGURES = (
+    "checkins_moving",
+    "clients_brought_nearer",
+    "clients_brought_to_nearest",
+    "brought_trip_ms_before",
+    "brought_trip_ms_after",
+    "mobile_trip_ms",
+    "mobile_unplanned_trip_ms",
+)
 
 
 @dataclass(frozen=True)
@@ -197,8 +174,8 @@ class RunRecord:
     controller reported. ``links_corrected``: links whose final cost comes from round trips, not from the inventory.
     ``given_up``: the services that ended for good and so ended the run, as sentences without a full stop.
     ``decision_times``: by role and planner (``shadow:swap_links_ci``). ``users`` is None except on a ring, ``bursts``
-    except on a structured cyclic overlay, ``mobile`` except with mobile clients of real brokers. ``bills``:
-    before any plan and at the end, None if traffic is not charged.
+    except on a structured cyclic overlay; ``mobile`` has the MOBILE_FIGURES of real brokers with mobile clients.
+    ``bills``: before any plan and at the end, None if traffic is not charged.
     """
 
     seed: int
@@ -214,11 +191,11 @@ class RunRecord:
     plan_outcomes: Mapping[str, str] = field(default_factory=dict)
     planner: str = ""
     shadows: tuple[ShadowRun, ...] = ()
-    decision_times: Mapping[str, DecisionTime] = field(default_factory=dict)
-    horizon: HorizonUse | None = None
+    decision_times: Mapping[str, DecisionTimes] = field(default_factory=dict)
+    horizon: Horizon | None = None
     users: UserFigures | None = None
     bursts: BurstFigures | None = None
-    mobile: MobileFigures | None = None
+    mobile: Mapping[str, Any] = field(default_factory=dict)
     first_window_cost_per_s: float | None = None
     bills: tuple[ShownBill, ShownBill] | None = None
     comparison: OverlayComparison | None = None

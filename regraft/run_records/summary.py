@@ -241,23 +241,7 @@ def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str
     moves = [move for plan in completed for move in moves_of_clients(plan.moves)]
     clients_moved = sum(is_client(move.client) for move in moves)  # Beside agents.
     counts = {"publishers_moved": len(moves) - clients_moved, "clients_moved": clients_moved}
-    return {**counts, **_mobile_figures(record), **_bill_figures(record, completed)}
-
-
-def _mobile_figures(record: RunRecord) -> dict[str, Any]:
-    """Return how mobile clients of real brokers moved, and how far they were from their homes; nothing without any."""
-    mobile = record.mobile
-    if mobile is None:
-        return {}
-    return {
-        "checkins_moving": mobile.checkins_moving,
-        "clients_brought_nearer": mobile.brought_nearer,
-        "clients_brought_to_nearest": mobile.brought_to_nearest,
-        "brought_trip_ms_before": mobile.brought_trip_ms[0],
-        "brought_trip_ms_after": mobile.brought_trip_ms[1],
-        "mobile_trip_ms": mobile.trip_ms,
-        "mobile_unplanned_trip_ms": mobile.unplanned_trip_ms,
-    }
+    return {**counts, **record.mobile, **_bill_figures(record, completed)}
 
 
 def _ledger_errors(record: RunRecord) -> dict[str, Any]:
@@ -301,20 +285,25 @@ def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
     }
 
 
+BURST_FIGURES = (
+    "clusters_diverted",
+    "congested_link_windows",
+    "delay_ms_p95_static",
+    "delay_ms_p95_dynamic",
+    "drain_s_static",
+    "drain_s_dynamic",
+)
+
+
 def _burst_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
     """Return how many publishers moved, and how detours around congestion changed bursts."""
     bursts = record.bursts
     return {
         **_publisher_figures(record, completed),
         "places_changed": sum(len(plan.id_moves) for plan in completed),
-        "bursts": len(bursts.begun_ms) if bursts else None,
+        "bursts": len(bursts.bursts_begun_ms) if bursts else None,
         "bursts_answered_by_plan": bursts.answered_by(completed) if bursts else None,
-        "clusters_diverted": bursts.diverted if bursts else None,
-        "congested_link_windows": bursts.congested if bursts else None,
-        "delay_ms_p95_static": bursts.static.delay_ms_p95 if bursts else None,
-        "delay_ms_p95_dynamic": bursts.dynamic.delay_ms_p95 if bursts else None,
-        "drain_s_static": bursts.static.drain_s if bursts else None,
-        "drain_s_dynamic": bursts.dynamic.drain_s if bursts else None,
+        **{name: getattr(bursts, name) if bursts else None for name in BURST_FIGURES},
     }
 
 

@@ -13,15 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.judge_plans import began_after, has_saved
 from regraft.run_records.outage_timeline import OutageTimeline, last_deaths, outage_timeline
 from regraft.run_records.run_record import (
+    MOBILE_FIGURES,
     BurstFigures,
-    DecisionTime,
-    HorizonUse,
-    MobileFigures,
-    RoutingFigures,
     ServiceUse,
     ShadowRun,
     UserFigures,
@@ -29,10 +28,10 @@ from regraft.run_records.run_record import (
 )
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.event import AdaptationEvent
-from regraft.schemas.live_view import LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
+from regraft.schemas.live_view import Horizon, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import Plan
-from regraft.schemas.shown_state import CostPoint
+from regraft.schemas.shown_state import CostPoint, DecisionTimes
 from regraft.stages.show_run import Frame
 
 Document = Mapping[str, Any]
@@ -164,28 +163,12 @@ class RunObserver:
         document = self.emulator
         if "clusters_diverted" not in document:
             return None
-        return BurstFigures(
-            static=RoutingFigures(document["delay_ms_p95_static"], document["drain_s_static"]),
-            dynamic=RoutingFigures(document["delay_ms_p95_dynamic"], document["drain_s_dynamic"]),
-            diverted=int(document["clusters_diverted"]),
-            congested=int(document["congested_link_windows"]),
-            begun_ms=tuple(document["bursts_begun_ms"]),
-        )
+        return msgspec.convert(document, BurstFigures)
 
     @property
-    def mobile(self) -> MobileFigures | None:
-        """Figures about mobile clients of real brokers; None if there are none."""
-        document = self.emulator
-        if "checkins_moving" not in document:
-            return None
-        return MobileFigures(
-            int(document["checkins_moving"]),
-            int(document["clients_brought_nearer"]),
-            int(document["clients_brought_to_nearest"]),
-            (document["brought_trip_ms_before"], document["brought_trip_ms_after"]),
-            document["mobile_trip_ms"],
-            document["mobile_unplanned_trip_ms"],
-        )
+    def mobile(self) -> dict[str, Any]:
+        """Figures about mobile clients of real brokers; empty if there are none."""
+        return {name: self.emulator[name] for name in MOBILE_FIGURES if name in self.emulator}
 
     @property
     def _changes(self) -> tuple[int, int] | None:
@@ -212,16 +195,14 @@ class RunObserver:
         return tuple(_shadow_run(planner, shadows) for planner, shadows in by_planner.items())
 
     @property
-    def decision_times(self) -> dict[str, DecisionTime]:
+    def decision_times(self) -> dict[str, DecisionTimes]:
         """How long decisions of the current controller took, by role and planner."""
-        times_ms = {} if self.view is None else self.view.decision_ms
-        return {who: DecisionTime(times.count, times.mean_ms, times.max_ms) for who, times in times_ms.items()}
+        return {} if self.view is None else self.view.decision_ms
 
     @property
-    def horizon(self) -> HorizonUse | None:
+    def horizon(self) -> Horizon | None:
         """How far the last decision looked back; None before the first decision on a complete window."""
-        horizon = None if self.view is None else self.view.horizon
-        return None if horizon is None else HorizonUse(horizon.windows, horizon.lifetime_s)
+        return None if self.view is None else self.view.horizon
 
     def frame(self, stage: str, elapsed_s: float, running_s: float | None, services: tuple[ServiceUse, ...]) -> Frame:
         """Return the present frame; ``running_s`` is None if the run has no planned end."""
@@ -312,20 +293,8 @@ def parse_ledger(document: Document) -> LedgerSnapshot:
 
     Without what is outstanding and how long deliveries took: a run shows neither.
     """
-    ledger = document.get("ledger", document)
-    return LedgerSnapshot(
-        published=int(ledger.get("published", 0)),
-        expected=int(ledger.get("expected", 0)),
-        delivered=int(ledger.get("delivered", 0)),
-        lost=int(ledger.get("lost", 0)),
-        excused=int(ledger.get("excused", 0)),
-        repeated=int(ledger.get("repeated", 0)),
-        out_of_order=int(ledger.get("out_of_order", 0)),
-        out_of_order_on_detours=int(ledger.get("out_of_order_on_detours", 0)),
-        unexpected=int(ledger.get("unexpected", 0)),
-        final=bool(ledger.get("final", False)),
-        lost_by_reason=dict(ledger.get("lost_by_reason", {})),
-    )
+    account = {**document.get("ledger", document), "outstanding": 0}  # What is still on its way is not wrong.
+    return msgspec.convert(account, LedgerSnapshot, strict=False)
 
 
 def _shadow_run(planner: str, shadows: Sequence[ShownShadow]) -> ShadowRun:

@@ -21,7 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.run_records.run_record import HorizonUse, ServiceUse, WindowCost
+from regraft.run_records.run_record import ServiceUse, WindowCost
+from regraft.schemas.live_view import Horizon
 from regraft.schemas.sampled_blocks import share_text
 
 LINE_INTERVAL_S = 10.0
@@ -86,7 +87,7 @@ class Frame:
     plans_aborted: int = 0
     refusals: Mapping[str, int] | None = None
     shadow_plans: Mapping[str, int] = field(default_factory=dict)
-    horizon: HorizonUse | None = None
+    horizon: Horizon | None = None
     ledger: LedgerSnapshot | None = None
     services: tuple[ServiceUse, ...] = ()
     note: str = ""

@@ -16,17 +16,16 @@ from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.run_record import (
     BurstFigures,
-    DecisionTime,
-    HorizonUse,
     OverlayComparison,
-    RoutingFigures,
     RunRecord,
     ServiceUse,
     ShadowRun,
     UserFigures,
     WindowCost,
 )
+from regraft.schemas.live_view import Horizon
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal
+from regraft.schemas.shown_state import DecisionTimes
 
 START_MS = 1_700_000_000_000
 BROKERS = ("b00", "b01", "b02", "b03")
@@ -92,9 +91,7 @@ def scot_run() -> RunRecord:
     """Return the record of a run of bursts on a structured cyclic overlay."""
     record = small_run()
     overlay = ScotConfiguration(0, (tuple(BROKERS[:2]), tuple(BROKERS[2:])), ((0, 1),))
-    bursts = BurstFigures(
-        RoutingFigures(900.0, 3.5), RoutingFigures(800.0, None), 12, 40, (START_MS + 5_000, START_MS + 60_000)
-    )
+    bursts = BurstFigures(900.0, 800.0, 3.5, None, 12, 40, (START_MS + 5_000, START_MS + 60_000))
     return replace(
         record,
         inventory=replace(record.inventory, bootstrap=overlay),
@@ -126,10 +123,10 @@ def small_run() -> RunRecord:
         planner="swap_links_cost",
         shadows=(small_shadow(),),
         decision_times={
-            "acting:swap_links_cost": DecisionTime(13, 4.0, 9.0),
-            "shadow:swap_links_ci": DecisionTime(13, 30.0, 55.0),
+            "acting:swap_links_cost": DecisionTimes(13, 0.0, 4.0, 9.0),
+            "shadow:swap_links_ci": DecisionTimes(13, 0.0, 30.0, 55.0),
         },
-        horizon=HorizonUse(6, 20.25),
+        horizon=Horizon(6, 6, 20.25, is_measured=True),
         comparison=OverlayComparison(
             final, overlay_cost(inventory.bootstrap, inventory, sets), overlay_cost(final, inventory, sets), 5
         ),

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from regraft.demo.show_summary import CHANGES, show_summary, summary_lines
-from regraft.run_records.run_record import MobileFigures, RunRecord
+from regraft.run_records.run_record import MOBILE_FIGURES, RunRecord
 from regraft.run_records.summary import summarise
 from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_run
 
@@ -66,15 +66,14 @@ def test_plans_are_shown_by_what_they_were_for() -> None:
 def test_mobile_clients_are_shown_with_what_plans_did_for_them() -> None:
     """Where nobody is mobile nothing is shown, and where no plan brought a client nearer there is no mean of these."""
     assert "mobile clients brought nearer" not in dict(summary_lines(summarise(small_run())))
-    mobile = MobileFigures(40, 9, 5, (180.0, 42.0), 61.0, 88.0)
+    mobile = dict(zip(MOBILE_FIGURES, (40, 9, 5, 180.0, 42.0, 61.0, 88.0), strict=True))
     lines = dict(summary_lines(summarise(replace(small_run(), mobile=mobile))))
     assert lines["check-ins that moved clients"] == "40"
     brought = "9, of which 5 to the nearest broker: mean round trip 180 ms before, 42 ms after"
     assert lines["mobile clients brought nearer"] == brought
     assert lines["round trip of mobile clients"] == "mean 61 ms, 88 ms if they had not been moved"
-    lines = dict(
-        summary_lines(summarise(replace(small_run(), mobile=MobileFigures(0, 0, 0, (None, None), None, None))))
-    )
+    none = dict(zip(MOBILE_FIGURES, (0, 0, 0, None, None, None, None), strict=True))
+    lines = dict(summary_lines(summarise(replace(small_run(), mobile=none))))
     assert lines["mobile clients brought nearer"] == "0, of which 0 to the nearest broker"
     assert lines["round trip of mobile clients"] == "not measured"
 

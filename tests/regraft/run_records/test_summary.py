@@ -7,7 +7,7 @@ from msgspec import structs
 from lab.benchmarks.seeds_table import main, seeds_table
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.run_records.run_record import BurstFigures, RoutingFigures
+from regraft.run_records.run_record import BurstFigures
 from regraft.run_records.summary import failures, percentile, summarise
 from regraft.schemas.plan import MEMBERSHIP, REPAIR, Plan, PlanPhase
 from tests.regraft.canned_run import START_MS, empty_run, ring_run, scot_run, small_plan, small_run, small_shadow
@@ -59,7 +59,7 @@ def test_bursts_answered_by_a_plan_are_counted_once() -> None:
     """A plan that moves publishers off congested links answers the burst before it; other plans answer none."""
     plan = small_plan()
     relief = [structs.replace(one, planner=RELIEF) for one in plan.proposals]
-    bursts = BurstFigures(RoutingFigures(None, None), RoutingFigures(None, None), 0, 0, (1_000, 2_000, 3_000))
+    bursts = BurstFigures(None, None, None, None, 0, 0, (1_000, 2_000, 3_000))
 
     def made_at(*times_ms: int) -> list[Plan]:
         return [structs.replace(plan, window_end_ms=time_ms, proposals=tuple(relief)) for time_ms in times_ms]

@@ -4,7 +4,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from regraft.run_records.run_record import HorizonUse, MobileFigures
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.live_view import Horizon, LiveView, encode_view
@@ -126,7 +125,7 @@ def test_a_restarted_controller_does_not_lose_earlier_results_of_shadows(tmp_pat
     assert (shadow.publishers_moved, shadow.homes) == (5, {"p": "b01"})
     assert [dict(window.shadows_per_s) for window in observer.windows.values()] == [{"swap_links_ci": 50.0}] * 3
     frame = observer.frame("running", 1.0, None, ())
-    assert (frame.shadow_plans, frame.horizon) == ({"swap_links_ci": 5}, HorizonUse(4, None))
+    assert (frame.shadow_plans, frame.horizon) == ({"swap_links_ci": 5}, Horizon(4, 6, None, is_measured=True))
     assert observer.decision_times["shadow:swap_links_ci"].max_ms == 3.0
 
 
@@ -236,10 +235,10 @@ def test_mobile_clients_are_those_of_real_brokers(tmp_path: Path) -> None:
     observer = RunObserver(tmp_path)
     _write(tmp_path, "emulator", {"started_ms": START_MS, "time_ms": START_MS})
     observer.refresh()
-    assert observer.mobile is None
+    assert observer.mobile == {}
     counts = {"checkins_moving": 3, "clients_brought_nearer": 2, "clients_brought_to_nearest": 1}
     trips = {"brought_trip_ms_before": None, "brought_trip_ms_after": None}
     trips |= {"mobile_trip_ms": 40.0, "mobile_unplanned_trip_ms": 60.0}
     _write(tmp_path, "emulator", {"started_ms": START_MS, "time_ms": START_MS, **counts, **trips})
     observer.refresh()
-    assert observer.mobile == MobileFigures(3, 2, 1, (None, None), 40.0, 60.0)
+    assert observer.mobile == {**counts, **trips}

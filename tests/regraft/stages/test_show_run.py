@@ -3,7 +3,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from regraft.run_records.run_record import HorizonUse, ServiceUse
+from regraft.run_records.run_record import ServiceUse
+from regraft.schemas.live_view import Horizon
 from regraft.stages.show_run import Frame, RunScreen, draw_frame, frame_text, text_chart
 from tests.regraft.canned_run import small_run
 
@@ -106,7 +107,7 @@ def test_a_line_before_the_first_window_has_no_cost() -> None:
 
 def test_one_line_gives_a_shadow_planners_cost_of_the_newest_window() -> None:
     """The line is missing until the shadow has seen a window."""
-    frame = replace(_frame(), shadow_plans={"swap_links_ci": 2}, horizon=HorizonUse(6, 20.25))
+    frame = replace(_frame(), shadow_plans={"swap_links_ci": 2}, horizon=Horizon(6, 6, 20.25, is_measured=True))
     assert frame.shadow_text == "swap_links_ci would cost 60/s, saved 33%, 2 plans"
     assert frame.shadow_text in frame_text(frame)
     console = Console(file=io.StringIO(), width=160)
