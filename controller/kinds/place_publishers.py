@@ -1,15 +1,24 @@
-"""Find the homes of publishers from windows, and from plans for those silent since: on trees and cyclic overlays."""
+"""What trees and structured cyclic overlays share: their publishers move, and where each is, windows and plans show."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from regraft.controller.kinds.overlay_kind import FollowedHomes, HomesBefore
+from regraft.controller.kinds.overlay_kind import (
+    ConfigurationT,
+    FollowedHomes,
+    HomesBefore,
+    OverlayKind,
+    ReachedT,
+    StateT,
+)
+from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.overlay_configuration import OverlayConfiguration
-
-ConfigurationT = TypeVar("ConfigurationT", bound=OverlayConfiguration)
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.plan import Proposal
 
 
 def with_publishers(present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:
@@ -58,3 +67,45 @@ class FollowedPublishers(FollowedHomes):
     def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
         """Return the homes of the publishers that were moved."""
         return {publisher: home for publisher, home in homes.items() if publisher in self._moved}
+
+
+@dataclass(frozen=True, eq=False)
+class PublisherKind(OverlayKind[ConfigurationT, StateT, ReachedT]):
+    """What a tree and a structured cyclic overlay have in common: notifications take links, and publishers move.
+
+    ``degree_max`` caps the links of a broker; the caps of load are the inventory's.
+    """
+
+    NEEDS_REGISTER: ClassVar[bool] = False
+    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker receives every move.
+
+    inventory: Inventory
+    degree_max: int
+
+    def with_homes(self, present: ConfigurationT, windows: Sequence[ClosedWindow]) -> ConfigurationT:
+        """Return the overlay with the homes of all publishers of the windows."""
+        return with_publishers(present, windows)
+
+    def missing_in(self, state: StateT) -> str:
+        """Return nothing: a complete window is sufficient."""
+        return ""
+
+    def alternatives_to(self, proposal: Proposal) -> int:
+        """Return the pairs of brokers, which links join; slots to exchange and publishers to move are about as many."""
+        return len(self.inventory.brokers) ** 2
+
+    def moves_max(self, settings: DecisionSettings) -> int:
+        """Return how many publishers one plan may move."""
+        return 0 if self.inventory.clients_stay else settings.moves_per_plan_max
+
+    def can_be_costed(self, window: ClosedWindow) -> bool:
+        """Return True: every window knows what was delivered where."""
+        return True
+
+    def message_cost(self, configuration: ConfigurationT) -> float:
+        """Return the mean cost of a link."""
+        return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
+
+    def followed_homes(self, start_epoch: int) -> FollowedHomes:
+        """Return the tracker of publishers' homes on a shadow overlay."""
+        return FollowedPublishers(start_epoch)

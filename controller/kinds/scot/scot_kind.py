@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
-from regraft.controller.kinds.overlay_kind import EVACUATION, FollowedHomes, Objection, OverlayKind
-from regraft.controller.kinds.place_publishers import FollowedPublishers, with_publishers
+from regraft.controller.kinds.overlay_kind import EVACUATION, Objection
+from regraft.controller.kinds.place_publishers import PublisherKind
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
@@ -19,7 +17,6 @@ from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerContext, moving_proposal
 from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown
-from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import scot_breakdown
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE
@@ -53,21 +50,8 @@ def publishers_leaving(
 
 
 @dataclass(frozen=True, eq=False)
-class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
-    """A structured cyclic overlay over the inventory's brokers. Its links follow from slots.
-
-    ``degree_max`` caps the links of a broker; the caps of load are the inventory's.
-    """
-
-    NEEDS_REGISTER: ClassVar[bool] = False
-    LOST_MOVES_MAX: ClassVar[int] = 500
-
-    inventory: Inventory
-    degree_max: int
-
-    def with_homes(self, present: ScotConfiguration, windows: Sequence[ClosedWindow]) -> ScotConfiguration:
-        """Return the overlay with the homes of all publishers of the windows."""
-        return with_publishers(present, windows)
+class ScotKind(PublisherKind[ScotConfiguration, ScotState, ReachedScot]):
+    """A structured cyclic overlay over the inventory's brokers. Its links follow from slots."""
 
     def state_of(self, configuration: ScotConfiguration, windows: Sequence[ClosedWindow]) -> ScotState:
         """Return the state for planners of this kind."""
@@ -76,10 +60,6 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> PlannerContext:
         """Return the bounds of a plan."""
         return PlannerContext(proposals_max=proposals_max, moves_max=self.moves_max(settings))
-
-    def missing_in(self, state: ScotState) -> str:
-        """Return no error: every window knows what was delivered where."""
-        return ""
 
     def reached(self, state: ScotState) -> ReachedScot:
         """Return the overlay of the state."""
@@ -124,14 +104,6 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         """Return how many homes and links between regions change, and how many pairs of brokers exchange slots."""
         return len(proposal.moves) + (len(proposal.id_moves) + 1) // 2 + len(proposal.links_added)
 
-    def alternatives_to(self, proposal: Proposal) -> int:
-        """Return the number of pairs of brokers, close to that of publishers' moves and of exchanges of slots."""
-        return len(self.inventory.brokers) ** 2
-
-    def moves_max(self, settings: DecisionSettings) -> int:
-        """Return how many publishers one plan may move."""
-        return 0 if self.inventory.clients_stay else settings.moves_per_plan_max
-
     def evacuate(
         self, state: ScotState, avoided: Collection[str], left: Collection[str], moves_max: int
     ) -> list[Proposal]:
@@ -157,10 +129,6 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         parts = [self._breakdown_of(configuration, window) for window in windows]
         return mean_breakdown(parts, [window.sets.span_s for window in windows])
 
-    def can_be_costed(self, window: ClosedWindow) -> bool:
-        """Return True: every window knows what was delivered where."""
-        return True
-
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return None: around congested links, notifications take detours that the model does not have."""
         return None
@@ -170,11 +138,3 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         within, clusters = len(configuration.cluster_links), configuration.cluster_count
         across = len(configuration.links) - within
         return 2 * within * clusters + 2 * across * (clusters - 1)
-
-    def message_cost(self, configuration: ScotConfiguration) -> float:
-        """Return the mean cost of a link."""
-        return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
-
-    def followed_homes(self, start_epoch: int) -> FollowedHomes:
-        """Return the tracker of publishers' homes on a shadow overlay."""
-        return FollowedPublishers(start_epoch)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from regraft.controller.kinds.overlay_kind import FollowedHomes, Objection, OverlayKind
-from regraft.controller.kinds.place_publishers import FollowedPublishers, with_publishers
+from regraft.controller.kinds.overlay_kind import Objection
+from regraft.controller.kinds.place_publishers import PublisherKind
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s, access_costs_per_s, bill_of
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving, subscribers_leaving
@@ -20,7 +19,6 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.compiled_costs import prepare_compiled
 from regraft.overlay.tree.least_cost import least_cost_per_s
@@ -34,26 +32,14 @@ from regraft.schemas.texts import figure
 
 
 @dataclass(frozen=True, eq=False)
-class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
-    """A tree over the inventory's brokers.
+class TreeKind(PublisherKind[TreeConfiguration, TreeState, ReachedTree]):
+    """A tree over the inventory's brokers."""
 
-    ``degree_max`` caps the links of a broker; the caps of load are the inventory's.
-    """
-
-    NEEDS_REGISTER: ClassVar[bool] = False
-    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker receives every move.
     EMPTIES_BROKERS: ClassVar[bool] = True
-
-    inventory: Inventory
-    degree_max: int
 
     def prepare(self) -> str:
         """Compile the search over links, or load what was compiled before; until then decisions take longer."""
         return prepare_compiled()
-
-    def with_homes(self, present: TreeConfiguration, windows: Sequence[ClosedWindow]) -> TreeConfiguration:
-        """Return the tree with the homes of all publishers of the windows."""
-        return with_publishers(present, windows)
 
     def state_of(self, configuration: TreeConfiguration, windows: Sequence[ClosedWindow]) -> TreeState:
         """Return the state for planners of a tree."""
@@ -70,10 +56,6 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
             subscribers_max=0 if self.inventory.clients_stay else settings.users_per_plan_max,
             single_max=settings.users_per_plan_max if self.inventory.clients_stay else self.moves_max(settings),
         )
-
-    def missing_in(self, state: TreeState) -> str:
-        """Return nothing: a complete window is sufficient."""
-        return ""
 
     def reached(self, state: TreeState) -> ReachedTree:
         """Return the tree of the state."""
@@ -112,14 +94,6 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
     def choices_in(self, proposal: Proposal) -> int:
         """Return how many links and homes change: each was selected by what the windows cost."""
         return len(proposal.links_added) + len(proposal.moves) + len(proposal.subscribers_moved)
-
-    def alternatives_to(self, proposal: Proposal) -> int:
-        """Return the pairs of brokers, because a link joins two; publishers and brokers have about as many."""
-        return len(self.inventory.brokers) ** 2
-
-    def moves_max(self, settings: DecisionSettings) -> int:
-        """Return how many publishers one plan may move."""
-        return 0 if self.inventory.clients_stay else settings.moves_per_plan_max
 
     def evacuate(
         self, state: TreeState, avoided: Collection[str], left: Collection[str], moves_max: int
@@ -168,10 +142,6 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
         brokers = {broker: breakdown.brokers_per_s[broker] + handed for broker, handed in at_brokers}
         return replace(breakdown, brokers_per_s=brokers)
 
-    def can_be_costed(self, window: ClosedWindow) -> bool:
-        """Return True: every window knows what was delivered where."""
-        return True
-
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
         """Return the cost by counters of notifications on each link end and broker; None if no broker sent any.
 
@@ -192,11 +162,3 @@ class TreeKind(OverlayKind[TreeConfiguration, TreeState, ReachedTree]):
     def transition_messages_min(self, configuration: TreeConfiguration) -> int:
         """Return the markers of a drain: one each way over every link."""
         return 2 * (len(configuration.brokers) - 1)
-
-    def message_cost(self, configuration: TreeConfiguration) -> float:
-        """Return the mean cost of a link."""
-        return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
-
-    def followed_homes(self, start_epoch: int) -> FollowedHomes:
-        """Return the tracker of publishers' homes on a shadow tree."""
-        return FollowedPublishers(start_epoch)
