@@ -15,13 +15,13 @@ from enum import StrEnum
 from pathlib import Path
 
 import psutil
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from regraft.infra.kafka.check_kafka import Diagnosis, check_kafka
 from regraft.infra.kafka.compare_topics import durability_note
 from regraft.infra.kafka.create_topics import count_brokers
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer
+from regraft.infra.kafka.read_messages import read_last
 from regraft.infra.live.redis_access import RedisAccess
 from regraft.infra.local.fetch_jars import check_jars, jar_dir, read_lock
 from regraft.infra.local.find_cache import find_cache, find_checkout
@@ -29,6 +29,7 @@ from regraft.infra.local.find_java import NoJavaError, find_java
 from regraft.infra.local.valkey_server import NoRedisError, find_valkey, is_redis_ready
 from regraft.infra.process.check_disk import FREE_MB_MIN, free_mb
 from regraft.infra.process.find_extras import describe_missing, missing_extras
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.tree.compiled_costs import find_compiled
 from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, clock_offsets_ms, farthest_clocks
 from regraft.schemas.codec import UndecodableRecordError, decode
@@ -40,20 +41,11 @@ ANSWER_S_MAX = 5.0
 
 def read_clock_offsets_ms(kafka: KafkaAccess, namespace: str) -> dict[str, int] | None:
     """Return the offsets of the newest window, in ms by broker; None if there is no window or Kafka does not answer."""
-    consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
-        place = TopicPartition(topic_name(WINDOWS, namespace), 0)
-        low, high = consumer.get_watermark_offsets(place, timeout=ANSWER_S_MAX)
-        if high <= low:
-            return None
-        consumer.assign([TopicPartition(place.topic, place.partition, high - 1)])
-        message = consumer.poll(ANSWER_S_MAX)
-        value = None if message is None or message.error() is not None else message.value()
-        return None if value is None else clock_offsets_ms(decode(value, WindowClosed).clocks)
-    except (KafkaException, UndecodableRecordError):
+        last = read_last(kafka, [topic_name(WINDOWS, namespace)], 1, ANSWER_S_MAX)
+        return clock_offsets_ms(decode(last[0].value(), WindowClosed).clocks) if last else None
+    except (KafkaException, StackError, UndecodableRecordError):
         return None
-    finally:
-        consumer.close()
 
 
 PYTHON_MIN = (3, 11)
