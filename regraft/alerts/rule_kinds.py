@@ -9,13 +9,14 @@ above ``above`` and cleared at or below ``clear_below``, and either must hold fo
 
 from __future__ import annotations
 
-import math
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from regraft.alerts.check_parameters import above_0, at_least_one, finite, template_error
+from msgspec import Meta
+
+from regraft.alerts.check_parameters import Count, Seconds, Share, bound_errors, template_error
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from regraft.schemas.event import Severity
 
@@ -82,7 +83,7 @@ class Rule:
                 parse_quiet_hours(self.quiet)
             except QuietHoursError as error:
                 errors.append(f"quiet {error}")
-        return errors
+        return errors + bound_errors(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +109,10 @@ class LevelRule(Rule):
         "window.late_rows", "broker.clock",
     )  # fmt: skip
 
-    above: float
-    clear_below: float
-    for_windows: int = 1
-    clear_for_windows: int = 1
+    above: Annotated[float, Meta(ge=0)]
+    clear_below: Annotated[float, Meta()]
+    for_windows: Count = 1
+    clear_for_windows: Count = 1
     of: QueueScope = "both"
 
     @property
@@ -126,10 +127,7 @@ class LevelRule(Rule):
 
     def errors(self) -> list[str]:
         """Return what is wrong with the parameters, one sentence each."""
-        errors = super().errors() + at_least_one(self, "for_windows", "clear_for_windows")
-        errors += finite(self, "above", "clear_below")
-        if self.above < 0:
-            errors.append(f"above is {self.above:g}: must be at least 0")
+        errors = super().errors()
         if self.clear_below > self.above:
             errors.append(
                 f"clear_below is {self.clear_below:g}, but above is {self.above:g}: clear_below must not exceed it"
@@ -150,10 +148,10 @@ class GrowthRule(Rule):
 
     SOURCES = ("queue.growth",)
 
-    for_windows: int
-    factor: float = 2.0
-    length_min: int = 10
-    clear_for_windows: int = 1
+    for_windows: Count
+    factor: Annotated[float, Meta(gt=1)] = 2.0  # Else every queue grows.
+    length_min: Count = 10
+    clear_for_windows: Count = 1
     of: QueueScope = "both"
 
     @property
@@ -166,13 +164,6 @@ class GrowthRule(Rule):
         """Return the windows that growth, or its end, spans."""
         return max(self.for_windows + 1, self.clear_for_windows + 1)
 
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        errors = super().errors() + at_least_one(self, "for_windows", "length_min", "clear_for_windows")
-        if not 1 < self.factor < math.inf:
-            errors.append(f"factor is {self.factor:g}: must be above 1, or every queue grows")
-        return errors
-
 
 @dataclass(frozen=True, kw_only=True)
 class SilentRule(Rule):
@@ -184,9 +175,9 @@ class SilentRule(Rule):
 
     SOURCES = ("broker.silent",)
 
-    for_windows: int
-    clear_for_windows: int = 1
-    forget_after_s: float = 86_400.0
+    for_windows: Count
+    clear_for_windows: Count = 1
+    forget_after_s: Seconds = 86_400.0
 
     @property
     def limit(self) -> float:
@@ -198,12 +189,6 @@ class SilentRule(Rule):
         """Return the windows of silence and the one before, or those of its end if these are more."""
         return max(self.for_windows + 1, self.clear_for_windows)
 
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        return super().errors() + at_least_one(self, "for_windows", "clear_for_windows") + above_0(
-            self, "forget_after_s"
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class MissingRule(Rule):
@@ -214,8 +199,8 @@ class MissingRule(Rule):
 
     SOURCES = ("window.missing",)
 
-    for_s: float
-    clear_for_windows: int = 1
+    for_s: Seconds
+    clear_for_windows: Count = 1
 
     @property
     def limit(self) -> float:
@@ -226,10 +211,6 @@ class MissingRule(Rule):
     def windows_memory(self) -> int:
         """Return the windows that clear the alert."""
         return self.clear_for_windows
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        return super().errors() + at_least_one(self, "clear_for_windows") + above_0(self, "for_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,9 +234,9 @@ class CountRule(Rule):
                "epoch.mismatch", "deaths.doubted", "join.asked", "share.lowered", "broker.overloaded", "order.forged",
                "service.restarted", "telemetry.lost", "dead_letters", "records.newer")  # fmt: skip
 
-    count: int = 1
-    span_s: float = 600.0
-    clear_after_s: float = 600.0
+    count: Annotated[int, Meta(ge=1, le=COUNTED_MAX)] = 1
+    span_s: Seconds = 600.0
+    clear_after_s: Seconds = 600.0
 
     @property
     def limit(self) -> float:
@@ -267,12 +248,6 @@ class CountRule(Rule):
         """Return the longer of both spans."""
         return max(self.span_s, self.clear_after_s)
 
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        errors = super().errors() + at_least_one(self, "count") + above_0(self, "span_s", "clear_after_s")
-        over = f"count is {self.count}: must be at most {COUNTED_MAX}, because no more occurrences are counted"
-        return [*errors, over] if self.count > COUNTED_MAX else errors
-
 
 @dataclass(frozen=True, kw_only=True)
 class StalledRule(Rule):
@@ -283,7 +258,7 @@ class StalledRule(Rule):
 
     SOURCES = ("plan.stalled",)
 
-    for_s: float
+    for_s: Seconds
 
     @property
     def limit(self) -> float:
@@ -294,10 +269,6 @@ class StalledRule(Rule):
     def span_s_memory(self) -> float:
         """Return how long a phase may take, in seconds."""
         return self.for_s
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        return super().errors() + above_0(self, "for_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,9 +281,9 @@ class FlappingRule(Rule):
 
     SOURCES = ("flapping",)
 
-    flips: int
-    span_s: float = 1800.0
-    clear_after_s: float = 1800.0
+    flips: Count
+    span_s: Seconds = 1800.0
+    clear_after_s: Seconds = 1800.0
 
     @property
     def limit(self) -> float:
@@ -323,10 +294,6 @@ class FlappingRule(Rule):
     def span_s_memory(self) -> float:
         """Return the longer of both spans."""
         return max(self.span_s, self.clear_after_s)
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        return super().errors() + at_least_one(self, "flips") + above_0(self, "span_s", "clear_after_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,14 +307,7 @@ class FleetRule(Rule):
 
     SOURCES = ("broker.dead", "repair.running", "traffic.at_risk")
 
-    for_s: float = 0.0
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        errors = super().errors()
-        if not 0 <= self.for_s < math.inf:
-            errors.append(f"for_s is {self.for_s:g}: must be at least 0")
-        return errors
+    for_s: Annotated[float, Meta(ge=0)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,11 +322,11 @@ class BlastRule(Rule):
 
     SOURCES = ("blast_radius",)
 
-    brokers_above: int
-    share_above: float
-    brokers_min: int = 3
-    clear_below: float = 0.8
-    clear_for_windows: int = 2
+    brokers_above: Count
+    share_above: Share
+    brokers_min: Count = 3
+    clear_below: Share = 0.8
+    clear_for_windows: Count = 2
 
     @property
     def windows_memory(self) -> int:
@@ -376,14 +336,6 @@ class BlastRule(Rule):
     def brokers_limit(self, broker_count: int) -> float:
         """Return the number of affected brokers above which it is raised, given the number of all brokers."""
         return min(self.brokers_above, max(self.share_above * broker_count, self.brokers_min - 1))
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the parameters, one sentence each."""
-        errors = super().errors() + at_least_one(self, "brokers_above", "brokers_min", "clear_for_windows")
-        for name in ("share_above", "clear_below"):
-            if not 0 < getattr(self, name) <= 1:
-                errors.append(f"{name} is {getattr(self, name):g}: must be above 0 and at most 1")
-        return errors
 
 
 KINDS: tuple[type[Rule], ...] = (
