@@ -226,10 +226,7 @@ class _Job:
         late = sum(report.late_rows for report in reports)
         if late:
             log.warning("late_telemetry_dropped", rows=late)
-        status.rows += rows
-        status.windows += len(windows)
-        status.windows_rewritten += rewritten
-        status.late_rows += late
+        self._add(rows=rows, windows=len(windows), windows_rewritten=rewritten, late_rows=late)
         status.window_end_ms_last = windows[-1].window.end_ms if windows else status.window_end_ms_last
         status.closed_ms = max(report.closed_ms for report in reports)
         status.state_rows = sum(report.open_rows for report in reports)
@@ -248,14 +245,13 @@ class _Job:
         if windows:  # Otherwise shards have little to do.
             metrics.shard_ms_max.set(max(report.took_ms for report in reports))
             metrics.shard_ms_skew.set(_skew([report.took_ms for report in reports]))
-        for counter, count in (
-            (metrics.rows, rows),
-            (metrics.windows, len(windows)),
-            (metrics.windows_rewritten, rewritten),
-            (metrics.late_rows, late),
-            (metrics.write_waits, waits + sum(report.write_waits for report in reports)),
-        ):
-            counter.inc(count)
+        metrics.write_waits.inc(waits + sum(report.write_waits for report in reports))
+
+    def _add(self, **counts: int) -> None:
+        """Add to the counts of these names, in the status and in the metrics."""
+        for name, count in counts.items():
+            setattr(self.status, name, getattr(self.status, name) + count)
+            getattr(self._metrics, name).inc(count)
 
     def _count_dropped(self, batch: ClosedBatch) -> None:
         """Count what a sender of too much, or of what cannot be used, has caused to be left out."""
@@ -263,13 +259,7 @@ class _Job:
         boots = sum(window.boots_cut for window in batch.windows)
         if over or boots or failed:
             log.warning("telemetry_dropped", beyond_share=over, boots_not_stated=boots, failed=failed)
-        status, metrics = self.status, self._metrics
-        status.rows_over += over
-        status.rows_failed += failed
-        status.boots_cut += boots
-        metrics.rows_over.inc(over)
-        metrics.rows_failed.inc(failed)
-        metrics.boots_cut.inc(boots)
+        self._add(rows_over=over, rows_failed=failed, boots_cut=boots)
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the current micro-batch end, and stop the query; raise StreamingJobError if it has failed."""
@@ -304,11 +294,8 @@ class _Job:
         status.members_error = self._members.error
         self._log_closed(status.batch_time_ms)
         observed = observed_counts(progress)
-        status.records += observed.get("records", 0)
-        status.cells += observed.get("cells", 0)
-        status.clocks_off += observed.get("clocks_off", 0)
-        status.cells_off += observed.get("cells_off", 0)
-        status.records_newer += observed.get("newer", 0)
+        self._add(**{name: observed.get(name, 0) for name in ("records", "cells", "clocks_off", "cells_off")})
+        self._add(records_newer=observed.get("newer", 0))
         held_ms = self._hold.held_ms(progress.batchId)
         status.batch_ms = progress.durationMs.get("triggerExecution", 0) - held_ms
         status.records_per_s = progress.numInputRows * 1_000 / max(status.batch_ms, 1)
@@ -319,13 +306,12 @@ class _Job:
             try:
                 self._report_losses(start or {}, end, observed.get("records", 0))
                 kept = self._letters.keep(start, end, observed.get("dead", 0), status.batch_time_ms)
-                status.dead_letters += kept
-                self._metrics.dead_letters.inc(kept)
+                self._add(dead_letters=kept)
                 self._metrics.letters_over.set(self._letters.only_counted)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
                 raise explained(error, self._settings) from error
             self._choose_grace(end, latest or end)
-        self._show(progress, held_ms, observed)
+        self._show(progress, held_ms)
         self._write_status(asdict(status))
 
     def _log_closed(self, began_ms: int) -> None:
@@ -350,19 +336,13 @@ class _Job:
         count = missing if losses is None else min(missing, sum(loss.end - loss.first for loss in losses))
         event = loss_event(self._settings.source_topic, count, losses or [], self._letters.read_ms)
         log.error("telemetry_lost", **event.details)
-        self.status.records_lost += count
-        self._metrics.records_lost.inc(count)
+        self._add(records_lost=count)
         self._writer.write_event(event)
 
-    def _show(self, progress: StreamingQueryProgress, held_ms: int, observed: dict[str, int]) -> None:
-        """Update the metrics from a report; they cover only this process, the status the whole job."""
+    def _show(self, progress: StreamingQueryProgress, held_ms: int) -> None:
+        """Update the metrics from a report."""
         metrics, self._health.has_batch = self._metrics, True
         metrics.show_progress(progress, held_ms)
-        metrics.records.inc(observed.get("records", 0))
-        metrics.cells.inc(observed.get("cells", 0))
-        metrics.clocks_off.inc(observed.get("clocks_off", 0))
-        metrics.cells_off.inc(observed.get("cells_off", 0))
-        metrics.records_newer.inc(observed.get("newer", 0))
         metrics.backlog_records.set(self.status.records_behind)
         metrics.catching_up.set(self.status.catching_up)
         if self._settings.metrics_port is not None and time.monotonic() - self._heap_at_s > HEAP_PAUSE_S:
