@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from regraft.schemas.shown_state import DecisionTimes
+
 RECORDED, BOOTSTRAP, LEAST = "as recorded", "bootstrap overlay", "lower bound"
 
 
@@ -65,14 +67,6 @@ class Deliveries(msgspec.Struct, frozen=True):
     out_of_order: int
 
 
-class DecisionTime(msgspec.Struct, frozen=True):
-    """How long decisions took, from planning to the choice of proposals."""
-
-    count: int = 0
-    mean_ms: float = 0.0
-    max_ms: float = 0.0
-
-
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of one planner, or of a yardstick.
 
@@ -93,7 +87,7 @@ class Outcome(msgspec.Struct, frozen=True):
     windows_incomplete: int = 0
     windows_unknown: int = 0
     refusals: dict[str, int] = msgspec.field(default_factory=dict)
-    decision_time: DecisionTime = DecisionTime()
+    decision_time: DecisionTimes = DecisionTimes()
     errors: int = 0
     error_text: str = ""
     deliveries: Deliveries | None = None

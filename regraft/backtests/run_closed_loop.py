@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveries, Mode, Outcome
+from regraft.backtests.backtest_outcome import CostPoint, Deliveries, Mode, Outcome
 from regraft.backtests.run_open_loop import mark_of
 from regraft.controller.decide.loop_state import COST_POINTS_MAX
 from regraft.controller.settings.controller_settings import ControllerSettings
@@ -18,6 +18,7 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.recordings.aggregate_span import opened_recording
 from regraft.schemas.plan_life import LIFE
+from regraft.schemas.shown_state import DecisionTimes
 from regraft.schemas.units import SECOND_MS
 from regraft.virtual_runs.record_virtual import virtual_settings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
@@ -78,7 +79,6 @@ def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is
         for point in state.cost_points
         if point.is_complete and point.window_end_ms <= end_ms
     )
-    times = state.decision_times.get(f"acting:{task.planner}")
     carried_out = [plan for plan in loop.plans if LIFE[plan.phase].is_in_force]
     return Outcome(
         planner=task.planner,
@@ -88,7 +88,7 @@ def _outcome(task: ClosedLoopTask, loop: VirtualLoop, ledger: LedgerSnapshot, is
         plans_rolled_back=sum(bool(plan.undoes) for plan in carried_out),
         windows_incomplete=state.windows_incomplete,
         refusals={str(verdict): count for verdict, count in sorted(state.refusals.items())},
-        decision_time=DecisionTime() if times is None else DecisionTime(times.count, times.mean_ms, times.max_ms),
+        decision_time=state.decision_times.get(f"acting:{task.planner}", DecisionTimes()),
         deliveries=Deliveries(
             ledger.published,
             ledger.expected,

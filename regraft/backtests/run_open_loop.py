@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
 
-from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
+from regraft.backtests.backtest_outcome import RECORDED, CostPoint, Mode, Outcome, PlanMark
 from regraft.controller.decide.judge_proposals import Situation, transition_messages_max, transition_price_per_s
 from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
@@ -41,6 +40,7 @@ from regraft.producers.recordings.recorded_members import added_members
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
 from regraft.recordings.aggregate_span import opened_recording
 from regraft.schemas.plan import Plan
+from regraft.schemas.shown_state import DecisionTimes
 
 BOUNDED_WINDOWS_MAX = 120  # Spread over the recording; with 400 brokers each takes 0.1 s.
 
@@ -205,18 +205,6 @@ def _cost_per_s(feed: WindowFeed, newest: OverlayConfiguration, window: ClosedWi
     return cost_by_time_per_s(feed.kind, feed.fleet, overlays, window)
 
 
-@dataclass
-class _Times:
-    count: int = 0
-    total_ms: float = 0.0
-    max_ms: float = 0.0
-
-    def add(self, duration_ms: float) -> None:
-        self.count += 1
-        self.total_ms += duration_ms
-        self.max_ms = max(self.max_ms, duration_ms)
-
-
 class _OpenLoop:
     """One shadow planner that reads the windows of a recording."""
 
@@ -224,7 +212,7 @@ class _OpenLoop:
         self._task = task
         self._settings = task.settings
         self._feed = feed
-        self._times = _Times()
+        self._times = DecisionTimes()
         self._plans: dict[str, tuple[Plan, int]] = {}
 
     def run(self, report_work: ReportWork) -> Outcome:
@@ -265,7 +253,7 @@ class _OpenLoop:
         )
         began_s = time.perf_counter()
         shadow.decide(situation, self._price_per_s)
-        self._times.add((time.perf_counter() - began_s) * 1000)
+        self._times = self._times.with_decision((time.perf_counter() - began_s) * 1000)
         for plan in shadow.plans:  # The shadow keeps only its newest plans, and replaces one when it is verified.
             made_ms = self._plans[plan.plan][1] if plan.plan in self._plans else now_ms
             self._plans[plan.plan] = plan, made_ms
@@ -279,7 +267,6 @@ class _OpenLoop:
     def _outcome(self, shadow: ShadowPlanner | None, points: tuple[CostPoint, ...], incomplete: int) -> Outcome:
         if shadow is None:
             return Outcome(self._task.name, Mode.OPEN_LOOP, points)
-        times = self._times
         return Outcome(
             planner=self._task.name,
             mode=Mode.OPEN_LOOP,
@@ -288,7 +275,7 @@ class _OpenLoop:
             plans_rolled_back=shadow.plans_rolled_back,
             windows_incomplete=incomplete,
             refusals={str(verdict): count for verdict, count in sorted(shadow.refusals.items())},
-            decision_time=DecisionTime(times.count, times.total_ms / max(times.count, 1), times.max_ms),
+            decision_time=self._times,
             errors=shadow.errors,
             error_text=shadow.error_text,
         )

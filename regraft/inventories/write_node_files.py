@@ -22,6 +22,7 @@ from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.texts import name_near
 from regraft.settings.named_tables import connector_models
+from regraft.settings.read_sources import merged
 from regraft.settings.run_settings import SettingsError, load_settings, section_models
 from regraft.settings.settings_example import plain_table
 
@@ -146,17 +147,10 @@ def _tables(row: NodeRow, shared: Tables, directory: str) -> Tables:
     """Return what a node's settings file holds, with values of their types. Raises SettingsError."""
     kafka = shared.get("kafka", {})
     run = {**shared.get("run", {}), **row.settings.get("run", {}), "directory": directory}
-    given = {"run": run, "kafka": kafka, **_merged({name: shared.get(name, {}) for name in OWN}, row.settings)}
+    given = {"run": run, "kafka": kafka, **merged({name: shared.get(name, {}) for name in OWN}, row.settings)}
     checked = load_settings(given).given
     own = {name: _typed(given[name], checked[name]) for name in OWN if given[name]}
     return {"run": run, "kafka": kafka, **own}
-
-
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for name, value in above.items():
-        merged[name] = _merged(merged.get(name, {}), value) if isinstance(value, Mapping) else value
-    return merged
 
 
 def _typed(given: Mapping[str, Any], checked: Mapping[str, Any]) -> dict[str, Any]:

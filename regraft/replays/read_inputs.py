@@ -27,7 +27,7 @@ from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WIN
 from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.moved_settings import FIXED, with_new_names
 from regraft.settings.named_tables import planner_models
-from regraft.settings.read_sources import Flags
+from regraft.settings.read_sources import Flags, merged
 from regraft.settings.run_settings import Settings, load_settings, section_models
 from regraft.settings.settings_model import SettingsModel
 
@@ -69,7 +69,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
             if name in recorded.get("run", {}):
                 tables.setdefault("run", {})[name] = recorded["run"][name]
     for section, values in flags.items():
-        tables[section] = _merged(tables.get(section, {}), values)
+        tables[section] = merged(tables.get(section, {}), values)
     return with_recorded(load_settings(tables, file), recorded), [name for name in unknown if name not in FIXED]
 
 
@@ -86,14 +86,6 @@ def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, u
         else:
             values[name] = value
     return values
-
-
-def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(under)
-    for name, value in over.items():
-        below = merged.get(name)
-        merged[name] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
 
 
 def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | None = None) -> DecisionInputs:

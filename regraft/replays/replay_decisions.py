@@ -68,18 +68,6 @@ class Decided:
     windows_cut: int
 
 
-def replay_decisions(
-    records: Iterable[StateRecord],
-    inputs: DecisionInputs,
-    inventory: Inventory,
-    settings: ControllerSettings,
-    grace_ms: int,
-    advance: Advance | None = None,
-) -> list[Plan]:
-    """Return the plans that the controller makes from these rows; see :func:`decide_again`."""
-    return list(decide_again(records, inputs, inventory, settings, grace_ms, advance).plans)
-
-
 def decide_again(
     records: Iterable[StateRecord],
     inputs: DecisionInputs,
@@ -119,11 +107,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def is_same_decision(plan: Plan, other: Plan) -> bool:
-    """Return True if two plans make the same changes on the same window; times and observed costs may differ."""
-    return not plan_difference(plan, other)
 
 
 def plan_difference(plan: Plan, other: Plan) -> str:
@@ -294,7 +277,7 @@ class _DecisionRun:
         """
         if self._brokers is None and command.phase is CommandPhase.PREPARE:
             recorded, own = self._inputs.recorded.get(command.plan), self._plans.get(command.plan)
-            if own is not None and (recorded is None or not is_same_decision(own, recorded)):
+            if own is not None and (recorded is None or plan_difference(own, recorded)):
                 self._simulate_brokers(now_ms)
         if self._brokers is not None:
             self._ports.results.records.extend(self._brokers.obey(command, now_ms))

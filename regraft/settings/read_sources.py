@@ -128,3 +128,12 @@ def _short_named() -> dict[str, dict[str, str]]:
         if os.environ.get(variable):
             by_table.setdefault(section, {})[name] = os.environ[variable]
     return by_table
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested tables, in which the values of those above replace those below."""
+    tables = dict(below)
+    for name, value in above.items():
+        under = tables.get(name)
+        tables[name] = merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return tables

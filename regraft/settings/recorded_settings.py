@@ -15,7 +15,7 @@ from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.moved_settings import with_new_names
 from regraft.settings.named_tables import planner_models
 from regraft.settings.place_demo import ensure_inventory
-from regraft.settings.read_sources import Flags
+from regraft.settings.read_sources import Flags, merged
 from regraft.settings.run_settings import Settings, SettingsError, load_settings, section_models
 
 SECTIONS = ("run", "demo", "emulator", "streaming", "controller", "planners")
@@ -33,8 +33,8 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     defaults["planners"] = {name: model().model_dump() for name, model in models.items()}
     recorded = {name: _known(tables[name], defaults[name]) for name in SECTIONS if name in tables}
     ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
-    merged = _merged(_merged(recorded, flags), {"controller": ours})
-    settings = with_recorded(load_settings(merged), tables)
+    chosen = merged(merged(recorded, flags), {"controller": ours})
+    settings = with_recorded(load_settings(chosen), tables)
     errors = kind_errors(settings.controller, info.inventory.bootstrap.KIND)
     if errors:
         raise SettingsError([f"controller: {error}" for error in errors])
@@ -49,7 +49,7 @@ def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:
     if "emulator" not in info.settings or "run" not in info.settings:
         return "the recording does not hold the settings of an emulator"
     with tempfile.TemporaryDirectory() as folder:
-        flags = _merged(dict(settings.given), {"run": {"directory": folder}})
+        flags = merged(dict(settings.given), {"run": {"directory": folder}})
         placed = ensure_inventory(load_settings({name: flags[name] for name in SECTIONS}))
     if _is_alike(placed, info.inventory):
         return ""
@@ -75,11 +75,3 @@ def _known(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, A
             is_table = isinstance(value, Mapping) and isinstance(default, Mapping)
             values[name] = _known(value, default) if is_table else value
     return values
-
-
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for name, value in above.items():
-        under = merged.get(name)
-        merged[name] = _merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    return merged
