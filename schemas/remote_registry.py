@@ -54,7 +54,6 @@ def register_schemas(
     login: tuple[str, str] | None = None,
     *,
     timeout_s: float = TIMEOUT_S,
-    tries: int = TRIES,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[int, int]:
     """Register every version of every topic's record, oldest first, and return fixed id -> the registry's id.
@@ -70,7 +69,7 @@ def register_schemas(
     for subject, record in subjects:
         for schema_id in schema_ids_of(record):
             request = _request(url, login, subject, schema_by_id(schema_id))
-            ids[schema_id] = _registered_id(request, _shown(url), subject, timeout_s, tries, sleep)
+            ids[schema_id] = _registered_id(request, _shown(url), subject, timeout_s, sleep)
     return ids
 
 
@@ -120,12 +119,11 @@ def _registered_id(
     shown_url: str,
     subject: str,
     timeout_s: float,
-    tries: int,
     sleep: Callable[[float], None],
 ) -> int:
-    """Request until there is an answer, at most ``tries`` times; refusals (4xx) are not retried."""
+    """Request until there is an answer, at most ``TRIES`` times; refusals (4xx) are not retried."""
     reason = ""
-    for attempt in range(tries):
+    for attempt in range(TRIES):
         if attempt:
             sleep(BACKOFF_S * 2 ** (attempt - 1))
         try:
@@ -142,7 +140,7 @@ def _registered_id(
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
     raise RegistryError(
-        f"the schema registry {shown_url} gave no id for {subject} in {tries} tries of {timeout_s:g} s ({reason}): "
+        f"the schema registry {shown_url} gave no id for {subject} in {TRIES} tries of {timeout_s:g} s ({reason}): "
         f"start it, correct {URL_VARIABLE}, or unset it to use the fixed ids"
     )
 

@@ -38,7 +38,7 @@ from regraft.schemas.topics import TELEMETRY
 from regraft.schemas.units import SECOND_MS
 from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.streaming_settings import EventBounds
-from regraft.streaming.tabulate_batches import is_near, is_of, is_plausible, names_only
+from regraft.streaming.tabulate_batches import has_only_peers, is_near, is_of, is_plausible
 from regraft.streaming.unpack_cells import cell_counts
 
 PEERS = ("queues", "probes")
@@ -206,7 +206,7 @@ class RecordJudge:
             return np.ones(len(batches), dtype=np.bool_)
         is_member = is_of(batches, self.brokers)
         for name in PEERS:
-            is_member &= names_only(batches, name, "peer", self.brokers | {""})
+            is_member &= has_only_peers(batches, name, self.brokers | {""})
         return is_member
 
     def _is_elsewhere(self, batches: pa.StructArray, topics: pa.StringArray) -> Mask:

@@ -15,7 +15,6 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 RECENT_BATCHES = 20
@@ -108,18 +107,18 @@ class BatchPace:
 class BatchHold:
     """Delays the end of a micro-batch, in its thread; ``release`` ends that delay and all later ones."""
 
-    def __init__(self, window_ms: int, pause_ms_max: int, clock_s: Callable[[], float] = time.time) -> None:
-        self._pace, self._clock_s = BatchPace(window_ms, pause_ms_max), clock_s
+    def __init__(self, window_ms: int, pause_ms_max: int) -> None:
+        self._pace = BatchPace(window_ms, pause_ms_max)
         self._released = threading.Event()
         self._held_ms: dict[int, int] = {}
 
     def hold(self, number: int, closed_ms: int, settle_ms: int, *, may_wait: bool) -> None:
         """Note the report of micro-batch ``number``; if it ``may_wait``, wait for the best start of the next one."""
-        pace, now_ms = self._pace, self._clock_s() * 1_000
+        pace, now_ms = self._pace, time.time() * 1_000
         pace.end(now_ms, closed_ms, settle_ms)
         if may_wait and (wait_ms := pace.wait_ms(now_ms)):
             self._released.wait(wait_ms / 1_000)
-        end_ms = self._clock_s() * 1_000
+        end_ms = time.time() * 1_000
         pace.begin(end_ms)
         self._held_ms[number] = round(end_ms - now_ms)
         self._held_ms.pop(number - RECENT_BATCHES, None)

@@ -62,18 +62,18 @@ def is_plausible(batches: pa.StructArray) -> NDArray[np.bool_]:
 
 def is_of(batches: pa.StructArray, brokers: Collection[str]) -> NDArray[np.bool_]:
     """Mark the batches of these brokers. The Spark job also checks the neighbours that a batch names, by
-    :func:`names_only`.
+    :func:`has_only_peers`.
     """
     encoded = batches.field("broker").dictionary_encode()
     is_listed = np.array([name in brokers for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
     return np.asarray(is_listed[encoded.indices.to_numpy(zero_copy_only=False)])
 
 
-def names_only(batches: pa.StructArray, name: str, field: str, texts: Collection[str]) -> NDArray[np.bool_]:
-    """Mark the batches whose records in a list have only these texts in a field."""
+def has_only_peers(batches: pa.StructArray, name: str, peers: Collection[str]) -> NDArray[np.bool_]:
+    """Mark the batches whose records in a list have only these peers."""
     lists = batches.field(name)
-    encoded = lists.flatten().field(field).dictionary_encode()
-    is_listed = np.array([text in texts for text in encoded.dictionary.to_pylist()], dtype=np.bool_)
+    encoded = lists.flatten().field("peer").dictionary_encode()
+    is_listed = np.array([peer in peers for peer in encoded.dictionary.to_pylist()], dtype=np.bool_)
     owner = np.repeat(np.arange(len(lists), dtype=np.int64), lists.value_lengths().to_numpy(zero_copy_only=False))
     only = np.ones(len(lists), dtype=np.bool_)
     if is_listed.size:

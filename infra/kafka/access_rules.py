@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import open_admin
 from regraft.infra.process.stack_error import StackError
-from regraft.schemas.topics import NAMES_OF, NO_AGENT, TOPICS, Role, Topic, topic_names
+from regraft.schemas.topics import NAMES_OF, NO_AGENT, TOPICS, Role, topic_names
 
 TIMEOUT_S = 30.0
 SEEN_S_MAX = 30.0
@@ -69,7 +69,6 @@ def agent_principals(namespace: str, agent: str) -> tuple[str, ...]:
 def access_rules(
     principals: Mapping[Role, Collection[str]],
     namespace: str,
-    topics: Sequence[Topic] = TOPICS,
     agents: Mapping[str, Collection[str]] | None = None,
 ) -> list[AccessRule]:
     """Return all rules, sorted; anything else is reserved to the cluster's super users.
@@ -83,7 +82,7 @@ def access_rules(
     ]
     for role in set(principals) - {Role.BROKERS}:
         users += [(role, name, tuple(speakers)) for name in principals[role]]
-    rules = (AccessRule(name, *right) for role, name, own in users for right in _rights(role, namespace, topics, own))
+    rules = (AccessRule(name, *right) for role, name, own in users for right in _rights(role, namespace, own))
     return sorted(set(rules))
 
 
@@ -118,11 +117,9 @@ def _wait_seen(admin: AdminClient, kafka: KafkaAccess, bindings: set[AclBinding]
         time.sleep(SEEN_POLL_S)
 
 
-def _rights(
-    role: Role, namespace: str, topics: Sequence[Topic], agents: Sequence[str]
-) -> Iterator[tuple[str, str, str]]:
+def _rights(role: Role, namespace: str, agents: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield resource, name and operation of each right that a role needs, in the topics of these agents."""
-    for topic in topics:
+    for topic in TOPICS:
         operations = ["WRITE"] if role in topic.writers else []
         if role in topic.readers:
             operations += ["READ", "DESCRIBE_CONFIGS"] if topic.timestamps else ["READ"]  # Checks its clock.

@@ -43,7 +43,7 @@ def check_kafka(kafka: KafkaAccess, topics: Sequence[str] = (), timeout_s: float
     return _check_login(kafka, topics, timeout_s)
 
 
-def why_closed(kafka: KafkaAccess, timeout_s: float = TIMEOUT_S) -> Diagnosis | None:
+def why_closed(kafka: KafkaAccess, timeout_s: float) -> Diagnosis | None:
     """Return why none of the servers accepts connections, as found at the first; None if one of them does."""
     errors = []
     for server in kafka.bootstrap.split(","):

@@ -51,15 +51,10 @@ def open_transactional_producer(
     transactional_id: str,
     timeout_ms: int,
     options: Mapping[str, Option] | None = None,
-    *,
-    on_error: OnError | None = None,
 ) -> Producer:
-    """Return a producer for transactions, which Kafka aborts after ``timeout_ms``; a later one with its id fences it.
-
-    ``on_error`` as in :func:`open_producer`.
-    """
+    """Return a producer for transactions, which Kafka aborts after ``timeout_ms``; a later one of its id fences it."""
     transactional: dict[str, Option] = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
-    return open_producer(kafka, {**(options or {}), **transactional}, on_error=on_error)
+    return open_producer(kafka, {**(options or {}), **transactional})
 
 
 def open_consumer(

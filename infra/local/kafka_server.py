@@ -153,7 +153,6 @@ def start_kafka_service(
     run_dir: Path,
     *,
     port: int | None = None,
-    heap_mb: int = HEAP_MB,
     more_properties: Mapping[str, str] | None = None,
     secured: SecuredKafka | None = None,
 ) -> KafkaAddress:
@@ -171,7 +170,7 @@ def start_kafka_service(
         write_settings(files, address, secured, more_properties)
         format_data(files, java, class_path, secured)
         access = KafkaAccess(address.bootstrap, security=secured.login() if secured else KafkaSecurity())
-        command = java_command(files, java, class_path, heap_mb)
+        command = java_command(files, java, class_path, HEAP_MB)
         return address, kafka_process(files, command, lambda: is_listening(address.port) and is_kafka_ready(access))
 
     return start_on_port(supervisor, "Kafka", port, prepare)
@@ -210,16 +209,13 @@ def start_kafka(
     run_dir: Path,
     *,
     port: int | None = None,
-    heap_mb: int = HEAP_MB,
     more_properties: Mapping[str, str] | None = None,
     secured: SecuredKafka | None = None,
 ) -> RunningKafka:
     """Start a single broker with its data in ``run_dir/kafka`` and wait until it serves clients."""
     supervisor = Supervisor()
     try:
-        address = start_kafka_service(
-            supervisor, run_dir, port=port, heap_mb=heap_mb, more_properties=more_properties, secured=secured
-        )
+        address = start_kafka_service(supervisor, run_dir, port=port, more_properties=more_properties, secured=secured)
         return RunningKafka(supervisor, address, secured.login() if secured else KafkaSecurity())
     except BaseException:
         supervisor.stop()

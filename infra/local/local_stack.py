@@ -16,7 +16,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.kafka.kafka_clients import is_kafka_ready
 from regraft.infra.live.redis_access import RedisSecurity
 from regraft.infra.local.find_java import find_java
-from regraft.infra.local.kafka_server import HEAP_MB, start_kafka_service
+from regraft.infra.local.kafka_server import start_kafka_service
 from regraft.infra.local.secure_kafka import SecuredKafka, secure_kafka
 from regraft.infra.local.secure_valkey import start_secured_valkey
 from regraft.infra.local.service import Service, ServiceEvent
@@ -49,7 +49,6 @@ class LocalStack:
         *,
         kafka_port: int | None = None,
         redis_port: int | None = None,
-        kafka_heap_mb: int = HEAP_MB,
         kafka_properties: Mapping[str, str] | None = None,
         free_mb_min: int = FREE_MB_MIN,
         on_event: Callable[[ServiceEvent], None] | None = None,
@@ -71,7 +70,6 @@ class LocalStack:
         self.redis_security = RedisSecurity()
         self._kafka_port = kafka_port
         self._redis_port = redis_port
-        self._kafka_heap_mb = kafka_heap_mb
         self._kafka_properties = kafka_properties
         self._free_mb_min = free_mb_min
         self._on_event = on_event
@@ -138,7 +136,6 @@ class LocalStack:
                 supervisor,
                 self.run_dir,
                 port=self._kafka_port,
-                heap_mb=self._kafka_heap_mb,
                 more_properties=self._kafka_properties,
                 secured=secured,
             )

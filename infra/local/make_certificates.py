@@ -35,19 +35,19 @@ class IssuedCertificate:
 class LocalAuthority:
     """An authority whose key is only in memory: once the process ends, no more certificates can be issued."""
 
-    def __init__(self, directory: Path, name: str = "ca") -> None:
+    def __init__(self, directory: Path) -> None:
         """Write the authority's certificate to ``directory``, which is made accessible to this user only."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named(f"Regraft local {name}")
+        self._name = _named("Regraft local ca")
         certificate = (
             _builder(self._name, self._name, self._key.public_key(), datetime.now(UTC), VALID_DAYS)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .sign(self._key, hashes.SHA256())
         )
-        self.ca_file = directory / f"{name}.pem"
+        self.ca_file = directory / "ca.pem"
         self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(

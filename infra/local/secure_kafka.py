@@ -40,18 +40,17 @@ super.users={super_users}
 
 @dataclass(frozen=True, slots=True)
 class SecuredKafka:
-    """The files that secure a local Kafka; ``users`` may log in, the ``super_users`` among them may do anything."""
+    """The files that secure a local Kafka; ``users`` may log in, and the local one may do anything."""
 
     directory: Path
     authority: LocalAuthority
     server: IssuedCertificate
     users: tuple[str, ...]
-    super_users: tuple[str, ...]
 
     def properties(self) -> str:
         """Return lines for the server's configuration, which include the server's password."""
         user, password = SERVER_USER, self._password(SERVER_USER)
-        super_users = (f"CN={SERVER_USER}", SERVER_USER, *self.super_users)
+        super_users = (f"CN={SERVER_USER}", SERVER_USER, LOCAL_USER)
         return PROPERTIES.format(
             mechanism=MECHANISM,
             mechanism_lower=MECHANISM.lower(),
@@ -84,12 +83,10 @@ class SecuredKafka:
         return self.directory / f"{user}.password"
 
 
-def secure_kafka(
-    directory: Path, users: Sequence[str] = (LOCAL_USER,), super_users: Sequence[str] = (LOCAL_USER,)
-) -> SecuredKafka:
+def secure_kafka(directory: Path, users: Sequence[str] = (LOCAL_USER,)) -> SecuredKafka:
     """Make the files in ``directory``; existing passwords are kept, because the server's data contain them."""
     authority = LocalAuthority(directory)
-    secured = SecuredKafka(directory, authority, authority.issue(SERVER_USER), tuple(users), tuple(super_users))
+    secured = SecuredKafka(directory, authority, authority.issue(SERVER_USER), tuple(users))
     for user in (SERVER_USER, *users):
         file = directory / f"{user}.password"
         if not file.exists():

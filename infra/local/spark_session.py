@@ -93,7 +93,6 @@ def base_configuration(
     driver_memory_mb: int = DRIVER_MEMORY_MB,
     driver_host: str = LOOPBACK,
     shuffle_partitions: int = 2,
-    ui: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the base settings of every Spark job of the project; ``extra`` overrides them.
@@ -120,7 +119,7 @@ def base_configuration(
         "spark.sql.streaming.metricsEnabled": "true",
         "spark.sql.warehouse.dir": str(spark_dir / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(extra or {}),
     }
@@ -150,7 +149,6 @@ def build_spark_session(
     driver_memory_mb: int = DRIVER_MEMORY_MB,
     driver_host: str = LOOPBACK,
     shuffle_partitions: int = 2,
-    ui: bool = False,
     executor_python: str = sys.executable,
     secret_file: Path | None = None,
     extra: Mapping[str, str] | None = None,
@@ -178,7 +176,6 @@ def build_spark_session(
         driver_memory_mb=driver_memory_mb,
         driver_host=driver_host,
         shuffle_partitions=shuffle_partitions,
-        ui=ui,
         extra=extra,
     )
     if secret_file is not None:  # Options of a session are in its command line, which others can read.

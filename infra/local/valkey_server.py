@@ -97,9 +97,7 @@ def find_valkey(path: str | None = None) -> Path:
     )
 
 
-def start_valkey_service(
-    supervisor: Supervisor, run_dir: Path, *, port: int | None = None, memory_mb_max: int = MEMORY_MB_MAX
-) -> ValkeyAddress:
+def start_valkey_service(supervisor: Supervisor, run_dir: Path, *, port: int | None = None) -> ValkeyAddress:
     """Start a server under ``supervisor`` with its data in ``run_dir/valkey`` and wait until it answers.
 
     Without ``port``, the port of an earlier run in this directory is reused if it is free, else a free one.
@@ -109,7 +107,7 @@ def start_valkey_service(
 
     def prepare(again: bool) -> tuple[ValkeyAddress, Service]:
         address = _choose_address(root, port, again=again)
-        settings_file = _write_settings(root, address, memory_mb_max)
+        settings_file = _write_settings(root, address)
         service = Service(
             name="valkey",
             command=(str(program), literal_glob(settings_file)),
@@ -152,7 +150,7 @@ def _read_address(root: Path) -> ValkeyAddress | None:
     return ValkeyAddress(int(port.group(1)), password.group(1)) if port and password else None
 
 
-def _write_settings(root: Path, address: ValkeyAddress, memory_mb_max: int) -> Path:
+def _write_settings(root: Path, address: ValkeyAddress) -> Path:
     """Write the settings, readable by this user only: they hold the password, to keep it off the command line."""
     data_dir, settings_file = root / "data", root / "valkey.conf"
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -161,7 +159,7 @@ def _write_settings(root: Path, address: ValkeyAddress, memory_mb_max: int) -> P
         port=address.port,
         password=address.password,
         data_dir=quoted(data_dir),
-        memory_mb_max=memory_mb_max,
+        memory_mb_max=MEMORY_MB_MAX,
     )
     write_private(settings_file, settings.encode())
     return settings_file

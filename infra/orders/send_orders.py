@@ -18,10 +18,8 @@ class OrderNotStoredError(StackError):
     """Reports which order did not reach Kafka, and why."""
 
 
-def send_order(
-    kafka: KafkaAccess, order: Order, namespace: str = DEFAULT_NAMESPACE, wait_s_max: float = WAIT_S_MAX
-) -> None:
-    """Store the order; return when Kafka has acknowledged it. Raises OrderNotStoredError after ``wait_s_max``."""
+def send_order(kafka: KafkaAccess, order: Order, namespace: str = DEFAULT_NAMESPACE) -> None:
+    """Store the order; return when Kafka has acknowledged it. Raises OrderNotStoredError."""
     errors: list[str] = []
 
     def on_delivery(error: KafkaError | None, _: Message) -> None:
@@ -29,15 +27,15 @@ def send_order(
             errors.append(error.str())
 
     topic = topic_name(ORDERS, namespace)
-    producer = open_producer(kafka, {"message.timeout.ms": int(wait_s_max * 1000)}, on_error=leave_to_caller)
+    producer = open_producer(kafka, {"message.timeout.ms": int(WAIT_S_MAX * 1000)}, on_error=leave_to_caller)
     try:
         producer.produce(topic, key=order.key.encode(), value=encode(order), on_delivery=on_delivery)
-        waiting = close_producer(producer, wait_s_max + 1)
+        waiting = close_producer(producer, WAIT_S_MAX + 1)
     except KafkaException as error:
         errors.append(str(error))
         waiting = 0
     if waiting or errors:
-        reason = errors[0] if errors else f"no answer within {wait_s_max:g} s"
+        reason = errors[0] if errors else f"no answer within {WAIT_S_MAX:g} s"
         raise OrderNotStoredError(
             f"The order to {order.kind} {order.subject} was not stored in {topic} at {kafka.bootstrap} ({reason}): "
             "check that Kafka runs and that the topics exist (regraft topics --create)."

@@ -32,7 +32,6 @@ from regraft.schemas.texts import name_some
 
 log = structlog.get_logger(__name__)
 
-FINAL = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.UNCERTAIN)
 EVENT_KINDS = {AlertStatus.RAISED: EventKind.ALERT_RAISED, AlertStatus.CLEARED: EventKind.ALERT_CLEARED}
 
 

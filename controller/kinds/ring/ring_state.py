@@ -117,11 +117,11 @@ class RingTraffic:
         return replace(self, configuration=configuration, interests=interests)
 
 
-def filtered_rates(window_rates_per_s: Floats | Sequence[Floats], weight: float = PAPER_RATE_FILTER) -> Floats:
-    """Return the estimate after all windows, oldest first: (1 - weight) of the old, weight of the new (Eq. 8)."""
+def filtered_rates(window_rates_per_s: Floats | Sequence[Floats]) -> Floats:
+    """Return the estimate after all windows, oldest first: a fixed share of it is the newest window (Eq. 8)."""
     estimate: Floats | None = None
     for rates in window_rates_per_s:
-        estimate = rates if estimate is None else (1 - weight) * estimate + weight * rates
+        estimate = rates if estimate is None else (1 - PAPER_RATE_FILTER) * estimate + PAPER_RATE_FILTER * rates
     if estimate is None:
         raise ValueError("rates need at least one window")
     return np.asarray(estimate, dtype=np.float64)

@@ -32,13 +32,12 @@ def exchange_joints(
     sets: WeightedSets,
     joints: Collection[Link],
     room: NDArray[np.integer],
-    words_max: int = WORDS_MAX,
 ) -> tuple[Link, ...]:
     """Return the links that replace ``joints``, sorted.
 
     ``room`` (brokers,) caps the ends of such links at each broker; a broker above its cap keeps its links and gets no
     others. Each link in turn, the most expensive first, is moved to where it costs least while the others stay, until
-    none can be improved or ``words_max`` words have been swept over. Exact for a single link; among several, no single
+    none can be improved or ``WORDS_MAX`` words have been swept over. Exact for a single link; among several, no single
     one can be exchanged for a cheaper one, unless the bound was reached. Cost O(brokers * words + brokers^2) per
     attempt.
     """
@@ -48,7 +47,7 @@ def exchange_joints(
     for pair in joints_sorted:
         rest[[row[end] for end in pair]] -= 1
     settled, place = 0, 0  # Attempts in a row that found nothing.
-    for _ in range(max(words_max // max(sets.words.size, 1), len(joints_sorted) == 1)):
+    for _ in range(max(WORDS_MAX // max(sets.words.size, 1), len(joints_sorted) == 1)):
         if settled == len(joints_sorted):
             break
         pair = joints_sorted[place]
