@@ -13,16 +13,13 @@ from typing import Annotated
 from regraft.controller.settings.decision_settings import DecisionSettings, values_below
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.controller.settings.planner_settings import PlannerSettings
-from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
-from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.orders.operated_settings import OperatedSettings
 from regraft.infra.process.run_clock import RunClock
 from regraft.infra.process.serve_metrics import port_errors
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 from regraft.schemas.sampled_blocks import power_of, share_error
-from regraft.schemas.topics import DEFAULT_NAMESPACE
 from regraft.schemas.units import MINUTE_MS
 
 SESSION_MS_MIN, SESSION_MS_MAX = 1_000, 60_000
@@ -143,21 +140,13 @@ class LinkSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllerSettings:
+class ControllerSettings(OperatedSettings):
     """All settings of the controller."""
 
-    # Kafka's bootstrap servers.
-    bootstrap: str
+    client_id = "regraft-controller"
+
     # The brokers, their costs and the bootstrap overlay.
     inventory_path: Path
-    # Its TLS and SASL.
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    # Prefix of topics and live-view keys.
-    namespace: str = DEFAULT_NAMESPACE
-    # Where the live view is kept; none runs without one.
-    redis_url: str | None = field(default=None, repr=False)
-    # Its TLS and credentials.
-    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
     planner: Annotated[
         str,
         "one planner, or several joined by + (`regraft list planners`)",
@@ -220,8 +209,6 @@ class ControllerSettings:
     instance: Annotated[str, "name of this controller among several; empty for host and process id"] = ""
     # Interval of the loop's steps. Default 100 ms, small against any window.
     tick_ms: int = 100
-    # JSON for people and reports; none writes none.
-    status_file: Path | None = None
     # How often an unchanged state is published again. Default 1 s.
     status_ms: int = 1000
     metrics_port: Annotated[
@@ -240,8 +227,6 @@ class ControllerSettings:
         "in a dry run, repair the overlay after deaths and let brokers that died rejoin, without approval",
     ] = False
     review_ms_max: Annotated[int, "how long a plan may wait for approval"] = 15 * MINUTE_MS
-    # Whose orders are followed.
-    orders: OrderSettings = field(default_factory=OrderSettings)
     # The present time; the wall clock unless a run is sped up.
     clock: RunClock = field(default_factory=RunClock)
     # The settings of each planner by its name; one that is not named has its own defaults.
@@ -267,16 +252,6 @@ class ControllerSettings:
         SamplingSettings,
         "Adaptation to load of the share of notifications that brokers report in full (docs/sampling.md)",
     ] = field(default_factory=SamplingSettings)
-
-    @property
-    def kafka(self) -> KafkaAccess:
-        """How this stage connects to Kafka."""
-        return KafkaAccess(self.bootstrap, "regraft-controller", self.security)
-
-    @property
-    def redis(self) -> RedisAccess | None:
-        """How this stage connects to the live view, None without one."""
-        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def instance_name(self) -> str:

@@ -8,37 +8,22 @@ from typing import Annotated
 
 from regraft.alerts.name_targets import name_target, name_webhook, target_errors, webhook_errors
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
-from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
-from regraft.infra.orders.order_keys import OrderSettings
+from regraft.infra.orders.operated_settings import OperatedSettings
 from regraft.infra.process.run_clock import RunClock
 from regraft.infra.process.serve_metrics import port_errors
 from regraft.schemas.event import Severity
-from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 BELOW = " below "  # Before the severity in the text of quiet hours.
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlertSettings:
+class AlertSettings(OperatedSettings):
     """The alert stage: its rules, who is notified, and when not."""
 
-    # Kafka's bootstrap servers.
-    bootstrap: str
-    # Its TLS and SASL.
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    # Prefix of topics and live-view keys.
-    namespace: str = DEFAULT_NAMESPACE
-    # Where the live view is kept; none runs without one.
-    redis_url: str | None = field(default=None, repr=False)
-    # Its TLS and credentials.
-    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
-    # Whose orders about maintenance are followed.
-    orders: OrderSettings = field(default_factory=OrderSettings)
+    client_id = "regraft-alerts"
+
     # The clock of the run.
     clock: RunClock = field(default_factory=RunClock)
-    # JSON for people; none writes none.
-    status_file: Path | None = None
     # Length of the windows, which determines how far back the stage reads after a restart.
     window_ms: int = 5_000
     rules_file: Annotated[Path | None, "alert rules (TOML); none for those that `regraft alerts rules` prints"] = None
@@ -87,16 +72,6 @@ class AlertSettings:
     ] = None
     # Host to listen on for metrics.
     metrics_host: str = "127.0.0.1"
-
-    @property
-    def kafka(self) -> KafkaAccess:
-        """This stage's access to Kafka."""
-        return KafkaAccess(self.bootstrap, "regraft-alerts", self.security)
-
-    @property
-    def redis(self) -> RedisAccess | None:
-        """This stage's access to the live view, None if none is configured."""
-        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def target_names(self) -> tuple[str, ...]:

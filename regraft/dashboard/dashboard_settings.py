@@ -7,33 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
-from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
-from regraft.infra.orders.order_keys import OrderSettings
-from regraft.schemas.topics import DEFAULT_NAMESPACE
+from regraft.infra.orders.operated_settings import OperatedSettings
 
 PORT_MAX = 65_535
 SECRET_BYTES_MIN = 32  # The size of an HS256 signature: a shorter key would be easier to guess than a signature.
 
 
 @dataclass(frozen=True, kw_only=True)
-class DashboardSettings:
+class DashboardSettings(OperatedSettings):
     """The page in the browser: where it is served, who may give orders, how often it reads the live view."""
 
-    # Kafka's bootstrap servers, to which orders go.
-    bootstrap: str
+    client_id = "regraft-dashboard"
+
     # The brokers and their link costs, for their positions on the map.
     inventory_path: Path
-    # Its TLS and SASL.
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    # Prefix of topics and live-view keys.
-    namespace: str = DEFAULT_NAMESPACE
-    # Where the live view is read.
-    redis_url: str | None = field(default=None, repr=False)
-    # Its TLS and credentials.
-    redis_security: RedisSecurity = field(default_factory=RedisSecurity)
-    # JSON for the process that started it; none writes none.
-    status_file: Path | None = None
     host: Annotated[str, "host at which the page is served"] = "127.0.0.1"
     port: Annotated[int, "port at which the page is served"] = 8090
     host_names: Annotated[
@@ -75,18 +62,6 @@ class DashboardSettings:
     ] = ()
     # Windows whose rate, completeness and latency are kept. Default 2000, the same as for costs.
     windows_max: int = 2000
-    # The key that signs orders given here.
-    orders: OrderSettings = field(default_factory=OrderSettings)
-
-    @property
-    def kafka(self) -> KafkaAccess:
-        """This stage's access to Kafka."""
-        return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
-
-    @property
-    def redis(self) -> RedisAccess | None:
-        """This stage's access to the live view, None if none is configured."""
-        return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def scheme(self) -> str:
