@@ -49,7 +49,7 @@ from regraft.run_records.describe_run import describe_run
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
 from regraft.settings.place_demo import check_brokers, ensure_inventory
-from regraft.settings.read_sources import Flags
+from regraft.settings.read_sources import Flags, merged
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
 from regraft.settings.scenarios import CHORD, scenario_of
 from regraft.settings.settings_example import servers_text
@@ -107,7 +107,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
     wanted = load_settings(flags, settings_file)
     flags = demo_flags(flags, wanted)
     if options.dashboard and not (wanted.dashboard.secret or wanted.dashboard.secret_file):
-        flags = {**flags, "dashboard": {**flags.get("dashboard", {}), "secret": secrets.token_urlsafe(SECRET_BYTES)}}
+        flags = merged(flags, {"dashboard": {"secret": secrets.token_urlsafe(SECRET_BYTES)}})
     if options.kills:
         flags = chaos_flags(flags, wanted)
     _check_rate(flags, wanted)
@@ -212,14 +212,12 @@ def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk 
 
 def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
     """Return the flags with this stack's addresses and directory; as flags, no file or variable overrides them."""
-    merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
-    merged.setdefault("run", {})["directory"] = str(stack.run_dir)
-    merged.setdefault("kafka", {}).update(bootstrap=stack.bootstrap, security=asdict(stack.kafka_security))
-    merged.setdefault("redis", {}).update(url=stack.redis_url, security=asdict(stack.redis_security))
+    kafka = {"bootstrap": stack.bootstrap, "security": asdict(stack.kafka_security)}
+    redis = {"url": stack.redis_url, "security": asdict(stack.redis_security)}
     if stack.environment().get(BOOTSTRAP_VARIABLE) and not (stack.run_dir / "kafka").exists():
         # An external Kafka may hold the windows and plans of earlier runs, from which this run's must stay separate.
-        merged["kafka"]["namespace"] = f"regraft-demo-{int(time.time())}"
-    return merged
+        kafka["namespace"] = f"regraft-demo-{int(time.time())}"
+    return merged(flags, {"run": {"directory": str(stack.run_dir)}, "kafka": kafka, "redis": redis})
 
 
 class _DemoRun:

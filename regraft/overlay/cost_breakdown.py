@@ -27,30 +27,22 @@ class CostBreakdown:
 
 def mean_breakdown(parts: Sequence[CostBreakdown], spans_s: Sequence[float]) -> CostBreakdown:
     """Return the mean of the breakdowns, weighted by their spans."""
-    total_s = sum(spans_s)
-
-    def mean(values_of: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
-        sums: dict[Key, float] = {}
-        for part, span_s in zip(parts, spans_s, strict=True):
-            for key, value in values_of(part).items():
-                sums[key] = sums.get(key, 0.0) + value * span_s / total_s
-        return sums
-
-    return CostBreakdown(
-        mean(lambda part: part.links_per_s),
-        mean(lambda part: part.brokers_per_s),
-        mean(lambda part: part.link_notifications_per_s),
-    )
+    return _added(parts, spans_s, sum(spans_s))
 
 
 def summed_breakdown(parts: Sequence[CostBreakdown]) -> CostBreakdown:
     """Return the sum of the breakdowns; the cost is 0 if there are none."""
+    return _added(parts, [1.0] * len(parts), 1.0)
+
+
+def _added(parts: Sequence[CostBreakdown], weights: Sequence[float], whole: float) -> CostBreakdown:
+    """Return the sum of the breakdowns, of each as much as its weight is of the whole."""
 
     def added(values_of: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
         sums: dict[Key, float] = {}
-        for part in parts:
+        for part, weight in zip(parts, weights, strict=True):
             for key, value in values_of(part).items():
-                sums[key] = sums.get(key, 0.0) + value
+                sums[key] = sums.get(key, 0.0) + value * weight / whole
         return sums
 
     return CostBreakdown(
