@@ -164,8 +164,8 @@ def _burst_part(record: RunRecord) -> str:
     if bursts is None:
         return _move_part(record)
     rows = [
-        ("delay of what was published in bursts, p95, ms", bursts.delay_ms_p95_static, bursts.delay_ms_p95_dynamic),
-        ("from a burst's end to its last delivery, s", bursts.drain_s_static, bursts.drain_s_dynamic),
+        ("delay of what was published in bursts, p95, ms", bursts.static_delay_ms_p95, bursts.dynamic_delay_ms_p95),
+        ("from a burst's end to its last delivery, s", bursts.static_drain_s, bursts.dynamic_drain_s),
     ]
     cells = [
         (name, *("none" if value is None else number_text(value, 1) for value in values)) for name, *values in rows

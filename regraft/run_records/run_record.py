@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.inventory import Inventory
@@ -125,9 +127,17 @@ class UserFigures:
         return 1 - self.subscription_changes / without if without else None
 
 
-@dataclass(frozen=True, slots=True)
-class BurstFigures:
-    """The emulator's account of bursts on a structured cyclic overlay, with the names of its status and the summary.
+# The fields of BurstFigures whose names in the emulator's status and in the summary differ.
+BURST_NAMES = {
+    "static_delay_ms_p95": "delay_ms_p95_static",
+    "dynamic_delay_ms_p95": "delay_ms_p95_dynamic",
+    "static_drain_s": "drain_s_static",
+    "dynamic_drain_s": "drain_s_dynamic",
+}
+
+
+class BurstFigures(msgspec.Struct, frozen=True, rename=BURST_NAMES):
+    """The emulator's account of bursts on a structured cyclic overlay.
 
     Delays and durations are those with static routing and with detours around congestion, None if there was no burst.
     ``clusters_diverted``: how often a cluster was served through another broker than by static routing.
@@ -135,10 +145,10 @@ class BurstFigures:
     ``bursts_begun_ms``: when each burst began.
     """
 
-    delay_ms_p95_static: float | None
-    delay_ms_p95_dynamic: float | None
-    drain_s_static: float | None
-    drain_s_dynamic: float | None
+    static_delay_ms_p95: float | None
+    dynamic_delay_ms_p95: float | None
+    static_drain_s: float | None
+    dynamic_drain_s: float | None
     clusters_diverted: int
     congested_link_windows: int
     bursts_begun_ms: tuple[int, ...] = ()

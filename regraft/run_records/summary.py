@@ -9,11 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.run_records.judge_plans import began_after, has_saved, is_to_save, serves_members
-from regraft.run_records.run_record import RunRecord, ShadowRun
+from regraft.run_records.run_record import BURST_NAMES, RunRecord, ShadowRun
 from regraft.schemas.agent_names import is_client
 from regraft.schemas.plan import Plan, PlanPhase, moves_of_clients
 from regraft.schemas.plan_life import LIFE
@@ -285,25 +287,19 @@ def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
     }
 
 
-BURST_FIGURES = (
-    "clusters_diverted",
-    "congested_link_windows",
-    "delay_ms_p95_static",
-    "delay_ms_p95_dynamic",
-    "drain_s_static",
-    "drain_s_dynamic",
-)
+BURST_FIGURES = ("clusters_diverted", "congested_link_windows", *BURST_NAMES.values())
 
 
 def _burst_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
     """Return how many publishers moved, and how detours around congestion changed bursts."""
     bursts = record.bursts
+    figures = msgspec.to_builtins(bursts) or {}
     return {
         **_publisher_figures(record, completed),
         "places_changed": sum(len(plan.id_moves) for plan in completed),
         "bursts": len(bursts.bursts_begun_ms) if bursts else None,
         "bursts_answered_by_plan": bursts.answered_by(completed) if bursts else None,
-        **{name: getattr(bursts, name) if bursts else None for name in BURST_FIGURES},
+        **{name: figures.get(name) for name in BURST_FIGURES},
     }
 
 
