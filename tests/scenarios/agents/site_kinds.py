@@ -105,7 +105,8 @@ class NatsKind:
 
     def kill(self, connector: Any) -> None:
         """End a connector as the death of its process does."""
-        connector._keeping.cancel()
+        for task in connector._tasks:
+            task.cancel()
         if connector._leaf is not None:
             connector._leaf.end()
 
