@@ -58,11 +58,9 @@ class AmqpConnector(KeptConnector):
     Several addresses, of one cluster, are separated by commas, and tried in turn.
     """
 
-    connect_s_max = CONNECT_S_MAX
-
     def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
         self._place = place or AmqpPlace()
-        super().__init__(addresses_of(url), name, self._place.overlay, self._send_question)
+        super().__init__(addresses_of(url), name, self._place.overlay, self._send_question, CONNECT_S_MAX)
         self._login = user, password
         self._is_ready = False
         self._own = f"regraft.{safe_name(name)}"

@@ -24,13 +24,16 @@ log = structlog.get_logger(__name__)
 class KeptConnector(PlainConnector):
     """A connector to a broker at any of ``addresses``; ``send`` publishes there what the node itself has to say."""
 
-    connect_s_max = 10.0
-
     def __init__(
-        self, addresses: ConnectorAddresses, name: str, overlay: str, send: Callable[[LocalMessage], None]
+        self,
+        addresses: ConnectorAddresses,
+        name: str,
+        overlay: str,
+        send: Callable[[LocalMessage], None],
+        connect_s_max: float,
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._addresses, self._name = addresses, name
+        self._addresses, self._name, self._connect_s_max = addresses, name, connect_s_max
         self._reason = "no answer"
         self._search = NodeSearch(overlay, name, send)
         self._checks = ConnectorChecks(name, self.counts, self.release, overlay, self._search)
@@ -47,7 +50,7 @@ class KeptConnector(PlainConnector):
         self._first = loop.create_future()
         self._tasks = [loop.create_task(self._keep_open())]
         try:
-            await asyncio.wait_for(asyncio.shield(self._first), self.connect_s_max)
+            await asyncio.wait_for(asyncio.shield(self._first), self._connect_s_max)
             await self._settle()
         except ConnectorError:
             await self.close()

@@ -85,7 +85,7 @@ class MqttConnector(KeptConnector):
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
-        super().__init__(ConnectorAddresses(url, PORTS, ADVICE), name, overlay, partial(self._send, 0))
+        super().__init__(ConnectorAddresses(url, PORTS, ADVICE), name, overlay, partial(self._send, 0), CONNECT_S_MAX)
         self._filters, self._session_s = tuple(filters), session_s
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
         self._retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")

@@ -76,7 +76,7 @@ class NatsConnector(KeptConnector):
         overlay: str = DEFAULT_NAMESPACE,
         local_streams: Collection[str] = (),
     ) -> None:
-        super().__init__(ConnectorAddresses(url, PORTS, ADVICE), name, overlay, self._send)
+        super().__init__(ConnectorAddresses(url, PORTS, ADVICE), name, overlay, self._send, CONNECT_S_MAX)
         self._tls = (tls or ssl.create_default_context()) if self._addresses.scheme == "tls" else None
         self._login = login
         self._is_tls_first = False
