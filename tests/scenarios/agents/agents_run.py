@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.producers.agents import agent, client_moves
 from regraft.producers.nodes import agent_clients, wanted_elsewhere
-from regraft.producers.nodes.connectors import connector_checks, look_for_nodes
+from regraft.producers.nodes.connectors import connector_checks, kept_connector, look_for_nodes
 from regraft.schemas.agent_names import client_beside
 from regraft.schemas.plan import PlanPhase
 from tests.scenarios.agents.agents_site import AGENTS, Action, AgentsSite
@@ -31,7 +31,7 @@ from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_leaders import STRANGER, SUCCESSORS, TWIN
 from tests.scenarios.any_order_tree import exchanges_in, tree_inventory
 
-CLOCKED = (agent, client_moves, agent_clients, wanted_elsewhere, connector_checks, look_for_nodes)
+CLOCKED = (agent, client_moves, agent_clients, wanted_elsewhere, connector_checks, kept_connector, look_for_nodes)
 LIMITS = TransitionLimits(prepare_ms=20_000, activate_ms=10**9, drain_ms=10**9, retire_ms=10**9, resend_ms=300)
 FAULTS = {
     "stop": "a broker dies, and starts again",

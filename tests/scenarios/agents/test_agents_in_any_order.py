@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -104,6 +106,21 @@ def test_a_client_may_read_nothing_for_long_in_the_middle_of_a_plan(protocol: st
         site.ledger.check()
         assert site.agents[AGENTS[0]].counts["subscriptions_moved"]
         driver.finish()
+
+
+@pytest.mark.parametrize("protocol", KINDS)
+def test_parts_read_only_the_time_of_the_run(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that reads the real clock compares its times with those of others: ``CLOCKED`` must name it."""
+    real_s, readers = time.monotonic, set[str]()
+
+    def note_reader() -> float:
+        readers.add(sys._getframe(1).f_globals["__name__"])
+        return real_s()
+
+    monkeypatch.setattr(time, "monotonic", note_reader)
+    for fault in FAULTS:
+        run_agents(replace(AgentsSpec.of(0, protocol), faults=(fault,), rival=""))
+    assert not {name for name in readers if name.startswith("regraft.")}
 
 
 @pytest.mark.parametrize("protocol", KINDS)
