@@ -33,7 +33,7 @@ from regraft.schemas.stay_reasons import StayReason, reason_of
 
 ARRIVAL_S_MAX = 120.0  # Agents give up a move before.
 READY_S_MAX = 8.0  # Within a plan's limit, so that it is aborted with a reason.
-SAY_AGAIN_S = 10.0  # Until the plan is over, agents learn this often that copies may still come.
+SAY_AGAIN_S = 10.0  # Until the plan is over, agents learn this often that it is under way.
 REST_S = 600.0  # For this long, a client that could not be moved holds up no other plan.
 NOWHERE: tuple[str, tuple[str, ...]] = ("", ())
 CANNOT = "the agent of {name} cannot take it to its next home: see the agent's log"
@@ -182,10 +182,8 @@ class AgentClients:
         """Return True if all that a plan moves away from here is beside agents, and may move or has left."""
         moved = [move.client for move in command.moves if move.home_from == self._broker]
         is_emptied = any(move.home_from == self._broker for move in command.subscribers_moved)
-        return not is_emptied and all(self.may_move(name) or self._has_left(name) for name in moved)
-
-    def _has_left(self, name: str) -> bool:
-        return name not in self._subscriptions and client_beside(name) != ""
+        left = [name for name in moved if name not in self._subscriptions and client_beside(name)]
+        return not is_emptied and all(self.may_move(name) or name in left for name in moved)
 
     def groups_of(self, subscriptions: Collection[str]) -> frozenset[str]:
         """Return the queue groups of those subscriptions that are beside agents."""
@@ -312,7 +310,7 @@ class AgentClients:
     def note_time(self) -> None:
         """Refuse a plan whose agents do not answer; clients that had to stay may move again after a while.
 
-        Agents of what a plan has brought here learn again that it is not over, however long its controller is away.
+        Agents of what a plan brings here learn again that it is not over, however long its controller is away.
         """
         now_s = time.monotonic()
         if now_s - self._said_s > SAY_AGAIN_S:
@@ -320,6 +318,8 @@ class AgentClients:
             for name, beside in self._moving.items():
                 if beside.is_coming and beside.is_switched:
                     self._write_switched(name, beside)
+                elif beside.is_coming and beside.is_counted:
+                    self._write(name, NoteKind.COUNTING, beside.epoch)
         for client in [client for client, stay in self._staying.items() if stay.until_s < now_s]:
             del self._staying[client]
             self._register_again(client)

@@ -328,7 +328,7 @@ def test_a_next_home_says_that_a_plan_is_not_over_until_it_is(monkeypatch: pytes
             each.clients.note_time()
         said.append(node.said)
         assert not old.said
-    assert said == [[], [NoteKind.SWITCHED], [NoteKind.SWITCHED], []]
+    assert said == [[NoteKind.COUNTING], [NoteKind.SWITCHED], [NoteKind.SWITCHED], []]
 
 
 def test_an_aborted_plan_leaves_nothing_at_the_next_home_and_a_later_one_moves_again() -> None:

@@ -56,13 +56,16 @@ def test_controllers_beside_each_other_break_no_promise(rival: str) -> None:
     assert refused or not rival
 
 
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("phase", [BrokerPhase.PREPARED, BrokerPhase.DRAINED])
 @pytest.mark.parametrize("protocol", KINDS)
-def test_a_controller_may_be_away_for_long_in_the_middle_of_a_plan(protocol: str, phase: BrokerPhase) -> None:
-    """What a next home holds back until then came to clients again: their agents had given up waiting for it."""
+def test_a_controller_may_be_away_for_long_in_the_middle_of_a_plan(
+    protocol: str, phase: BrokerPhase, seed: int
+) -> None:
+    """Agents gave up waiting for it: clients got what a next home holds back again, or lost what came meanwhile."""
     loop, kind = AnyOrderLoop(), KINDS[protocol]()
     with virtual_time(loop, kind):
-        driver = AgentsDriver(AgentsSpec(0, protocol=protocol), loop, kind)
+        driver = AgentsDriver(AgentsSpec(seed, protocol=protocol), loop, kind)
         site, nodes = driver.site, driver.site.nodes
         driver.begin()
         old, new, *_ = site.names
