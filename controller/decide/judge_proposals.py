@@ -231,13 +231,13 @@ def judge_chance(
 
 
 def _judge_gain(
-    before: Reached, after: Reached, situation: Situation, factor: float, best_of: int | None = None, choices: int = 1
+    before: Reached, after: Reached, situation: Situation, factor: float, alternatives: int = 1, choices: int = 1
 ) -> tuple[Verdict, str] | None:
     """Return why chance alone could explain a gain, or None if it could not.
 
     It must exceed chance in time or across publishers: in time, spans that subscriptions outlive are hardly more than
-    one observation, and a gain that grows looks like noise. ``best_of`` is among how many changes it was selected, for
-    each of two looks; None for a change judged by itself, where neither counts.
+    one observation, and a gain that grows looks like noise. The two looks are not charged as two choices: worthless
+    gains pass one of them more rarely than nominal (``tests/controller/decide/test_gain_noise_replayed.py``).
     """
     memory_s = _memory_s(situation)
     over_time = gain_shares(before, after, memory_s)
@@ -245,7 +245,6 @@ def _judge_gain(
     if factor and memory_s is not None and (costs := situation.kind.costs_by_publisher_per_s(before, after)):
         across = gain_across(*costs)
         looks.append((across, f"across {across.freedom + 1} publishers"))
-    alternatives = 1 if best_of is None else best_of * len(looks)
     limits = [(gain.limit(factor, alternatives, choices), gain, where) for gain, where in looks]
     limit, gain, where = min(limits, key=lambda one: one[0] - one[1].mean)
     if gain.mean > limit:
