@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -239,19 +239,24 @@ def _judge_gain(
     one observation, and a gain that grows looks like noise. The two looks are not charged as two choices: worthless
     gains pass one of them more rarely than nominal (``tests/controller/decide/test_gain_noise_replayed.py``).
     """
+    refused = []
+    for gain, where in _looks(before, after, situation, factor):
+        limit = gain.limit(factor, alternatives, choices)
+        if gain.mean > limit:
+            return None
+        reason = f"saves {gain.mean:z.2%} of the cost, chance alone accounts for up to {limit:.2%} {where}"
+        refused.append((limit - gain.mean, reason))
+    return Verdict.GAIN_WITHIN_NOISE, min(refused)[1]
+
+
+def _looks(before: Reached, after: Reached, situation: Situation, factor: float) -> Iterator[tuple[MeanGain, str]]:
+    """Yield the gain in time, and across publishers if that is asked for: costing them takes longer."""
     memory_s = _memory_s(situation)
     over_time = gain_shares(before, after, memory_s)
-    looks = [(over_time, f"on {over_time.freedom + 1} spans")]
+    yield over_time, f"on {over_time.freedom + 1} spans"
     if factor and memory_s is not None and (costs := situation.kind.costs_by_publisher_per_s(before, after)):
         across = gain_across(*costs)
-        looks.append((across, f"across {across.freedom + 1} publishers"))
-    limits = [(gain.limit(factor, alternatives, choices), gain, where) for gain, where in looks]
-    limit, gain, where = min(limits, key=lambda one: one[0] - one[1].mean)
-    if gain.mean > limit:
-        return None
-    return Verdict.GAIN_WITHIN_NOISE, (
-        f"saves {gain.mean:z.2%} of the cost, chance alone accounts for up to {limit:.2%} {where}"
-    )
+        yield across, f"across {across.freedom + 1} publishers"
 
 
 def frailty_price_per_s(before: CutOff | None, after: CutOff | None, cost_per_s: float, weight: float) -> float:
