@@ -39,9 +39,8 @@ class ShiftFinder:
         if self._detector is None or not window.is_complete or window.is_delayed(self._wait_ms_max):
             return None
         cost = self._cost_per_notification(window, fleet, plan_log.homes_origin)
-        moves_interests = moves_interests_in(window, plan_log.plans)
-        if self._kind.NEEDS_REGISTER:
-            moves_interests = window.epoch is None
+        is_executed = window.epoch is None  # With a register, plans move users.
+        moves_interests = is_executed if self._kind.NEEDS_REGISTER else moves_interests_in(window, plan_log.plans)
         return self._detector.add(window, cost, moves_interests=moves_interests)
 
     def _cost_per_notification(
