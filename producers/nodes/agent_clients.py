@@ -182,8 +182,8 @@ class AgentClients:
         """Return True if all that a plan moves away from here is beside agents, and may move or has left."""
         moved = [move.client for move in command.moves if move.home_from == self._broker]
         is_emptied = any(move.home_from == self._broker for move in command.subscribers_moved)
-        left = [name for name in moved if name not in self._subscriptions and client_beside(name)]
-        return not is_emptied and all(self.may_move(name) or name in left for name in moved)
+        staying = [name for name in moved if not self.may_move(name)]
+        return not is_emptied and all(client_beside(name) and name not in self._subscriptions for name in staying)
 
     def groups_of(self, subscriptions: Collection[str]) -> frozenset[str]:
         """Return the queue groups of those subscriptions that are beside agents."""
