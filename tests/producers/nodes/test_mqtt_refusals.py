@@ -77,8 +77,10 @@ def test_a_message_of_qos_0_that_is_tried_comes_once_if_the_connection_is_cut(tm
         assert connector._session._tried
         await asyncio.sleep(0.1)
         cut(connector)
+        await until(lambda: not connector.is_open)
         server.process.send_signal(signal.SIGCONT)
-        await until(lambda: connector._session.is_connected and not connector._session._kept)
+        await until(lambda: connector.is_open)
+        assert not connector._session._kept
         assert connector.publish(LocalMessage("data.z", b"later"))
         await until(lambda: b"later" in came)
         assert came == [b"tried", b"later"]
