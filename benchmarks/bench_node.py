@@ -62,7 +62,8 @@ def run_node(kind: str, broker: str, port: int, directory: Path, others: Connect
             lambda: time.time() * 1_000,
         )
         await connector.start(node.note_interest, node.note_message)
-        others.send(await node.links.start(LOOPBACK, 0))
+        others.send(await node.links.bind(LOOPBACK, 0))
+        await node.links.start()
         ports = await asyncio.get_running_loop().run_in_executor(None, others.recv)
         addresses.update({name: (LOOPBACK, port) for name, port in ports.items()})
         node.begin()

@@ -106,7 +106,6 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
     """Return the core with which the node begins, after reading from Kafka where that is."""
     ports.connect(CONNECT_S_MAX)
-    ports.withdraw_clients({broker}, CONNECT_S_MAX)
     start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))
     boot_ms = int(time.time() * SECOND_MS)
     is_outside = has_begun_before(settings)
@@ -187,17 +186,11 @@ class _NodeRun:
     async def run(self, stop: threading.Event) -> None:
         """Open links and connector, and run until asked to stop."""
         node = self._node
-        host, port = self._addresses[node.broker]
-        if self._settings.listen is not None:
-            host, port = address_of(self._settings.listen)
+        await self._bind()
+        withdraw = partial(self._ports.withdraw_clients, {node.broker}, CONNECT_S_MAX)
+        await asyncio.get_running_loop().run_in_executor(None, withdraw)
         await self._connector.start(self._guarded(node.note_interest), self._guarded(node.note_message))
-        try:
-            await node.links.start(host, port)
-        except OSError as error:
-            await self._connector.close()
-            raise NodeError(
-                f"cannot listen on {host}:{port} ({error.strerror}): check whether another node uses it"
-            ) from error
+        await node.links.start()
         beside = [asyncio.create_task(each) for each in (self._join(), self._keep_reading(), self._keep_measuring())]
         try:
             note_begin(self._settings)
@@ -215,6 +208,21 @@ class _NodeRun:
             raise NodeError(f"{node.broker} failed and restarts: {self._guard.failure}") from self._guard.failure
         if not self.is_to_begin_outside:
             node.flush(is_last=True)
+
+    async def _bind(self) -> None:
+        """Take the node's address before anything else: a second process of a running node must not take its clients.
+
+        Raises NodeError if that is not possible.
+        """
+        host, port = self._addresses[self._node.broker]
+        if self._settings.listen is not None:
+            host, port = address_of(self._settings.listen)
+        try:
+            await self._node.links.bind(host, port)
+        except OSError as error:
+            raise NodeError(
+                f"cannot listen on {host}:{port} ({error.strerror}): check whether another node uses it"
+            ) from error
 
     async def _join(self) -> None:
         """Ask to become a member unless it is one; telemetry of non-members would be refused."""

@@ -165,7 +165,8 @@ class FleetNodes:
         node.clients.on_confirmed = partial(self._on_confirmed, broker)
         node.on_detour = partial(self._on_detour, broker)
         node.congestion.set_detours(self._takes_detours)
-        self._listening[broker] = await node.links.start(LOOPBACK, 0)
+        self._listening[broker] = await node.links.bind(LOOPBACK, 0)
+        await node.links.start()
         self._guarded(node.begin, broker)()
         await connector.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
         self.nodes[broker] = node

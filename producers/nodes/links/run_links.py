@@ -105,14 +105,20 @@ class Links:
         self._open: set[LinkConnection] = set()
         self._last: tuple[Message, bytes] | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and call the wanted peers; return the port. Raises OSError if the address cannot be bound."""
-        loop = asyncio.get_running_loop()
+    async def bind(self, host: str, port: int) -> int:
+        """Take the address, and return the port; raises OSError if another process has it. ``start`` follows."""
         context = None if self._tls is None else self._tls.server
-        self._server = await loop.create_server(lambda: self._connection(None), host, port, ssl=context)
-        self._is_calling = True
-        self._maintaining = loop.create_task(self._maintain())
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: self._connection(None), host, port, ssl=context, start_serving=False
+        )
         return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Accept calls, and call the wanted peers."""
+        if self._server is not None:
+            await self._server.start_serving()
+        self._is_calling = True
+        self._maintaining = asyncio.get_running_loop().create_task(self._maintain())
 
     async def close(self) -> None:
         """End all connections, and stop calling peers."""

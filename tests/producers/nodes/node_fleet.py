@@ -119,7 +119,8 @@ class NodeFleet:
         node = self.nodes[broker] = BrokerNode(
             core, ports, connector, links_of, lambda: time.time() * 1_000, self.proxies
         )
-        self.listening[broker] = await node.links.start("127.0.0.1", 0)
+        self.listening[broker] = await node.links.bind("127.0.0.1", 0)
+        await node.links.start()
         node.begin()
         await connector.start(self.guarded(node.note_interest), self.guarded(node.note_message))
 

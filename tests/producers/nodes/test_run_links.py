@@ -51,7 +51,8 @@ class Site:
             self.tls(broker),
             lambda peer, incarnation: self.own_incarnations.append((broker, peer, incarnation)),
         )
-        self.ports[broker] = await links.start("127.0.0.1", 0)
+        self.ports[broker] = await links.bind("127.0.0.1", 0)
+        await links.start()
         self.links[broker] = links
         return links
 
@@ -299,7 +300,8 @@ def test_a_namesake_that_calls_another_node_is_refused() -> None:
         await until(lambda: site.received["b02"] == [End(1)])
         addresses = {"b01": ("127.0.0.1", 1), "b03": ("127.0.0.1", site.ports["b02"])}
         namesake = Links("b01", "other", addresses, lambda *_: None, lambda _: None, LinkLimits(retry_ms=5.0))
-        await namesake.start("127.0.0.1", 0)
+        await namesake.bind("127.0.0.1", 0)
+        await namesake.start()
         namesake.want(["b03"])
         await until(lambda: namesake.counts["calls_failed"] > 2)
         await namesake.close()

@@ -320,6 +320,25 @@ def test_a_node_restarted_without_its_file_begins_again_outside(kafka: RunningKa
         site.close()
 
 
+def test_a_second_process_of_a_node_leaves_the_clients_of_the_first(kafka: RunningKafka, tmp_path: Path) -> None:
+    """It cannot listen, so it exits before it touches anything that the running one has."""
+    site = NodeProcesses(tmp_path, kafka, "sixth")
+    try:
+        site.begin("b01")
+        site.wait(lambda: site.records(CLIENTS, Client), "clients of b01")
+        first, life = site.nodes["b01"], (tmp_path / "node-b01.life").read_text()
+        site.begin("b01")
+        assert site.nodes["b01"].wait(PATIENCE_S) == 1
+        assert "cannot listen on 127.0.0.1" in (tmp_path / "b01.log").read_text()
+        messages = read_messages(kafka.access, [topic_name(CLIENTS, "sixth")], PATIENCE_S)
+        assert [message.key() for message in messages if message.value() is None] == []
+        assert (first.poll(), (tmp_path / "node-b01.life").read_text()) == (None, life)
+        first.kill()
+        first.wait(PATIENCE_S)
+    finally:
+        site.close()
+
+
 def test_a_node_says_that_it_waits_for_topics(kafka: RunningKafka, tmp_path: Path) -> None:
     """A node may be started before the loop that creates the topics."""
     site = NodeProcesses(tmp_path, kafka, "fifth", has_topics=False)
