@@ -52,12 +52,14 @@ def encode(record: msgspec.Struct) -> bytes:
     Raises UnencodableRecordError for whatever :func:`decode` refuses, so that a bad value stops at its sender.
     """
     schema = latest_schema(type(record).__name__)
-    buffer = io.BytesIO()
+    buffer, datum = io.BytesIO(), None
     buffer.write(header(schema.record))
     try:
         datum = msgspec.to_builtins(record, builtin_types=(bytes,))
         msgspec.convert(datum, type(record))
         schemaless_writer(buffer, schema.parsed, datum)
+    except msgspec.ValidationError as error:
+        raise UnencodableRecordError(f"the {schema.record} is invalid: {error}{_value_text(datum, error)}") from error
     except Exception as error:  # fastavro raises many types for values that the schema cannot hold.
         reason = str(error) or type(error).__name__
         raise UnencodableRecordError(f"the {schema.record} is invalid: {reason}") from error

@@ -27,6 +27,7 @@ from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.members_command import BrokerName, members_app
 from regraft.commands.print_table import print_table
 from regraft.overlay.read_inventory import load_inventory
+from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.order import WHOLE_OVERLAY, OrderKind
 from regraft.schemas.units import MINUTE_MS
 
@@ -98,9 +99,11 @@ def _until_ms(reason: str, minutes: float | None) -> int:
         raise typer.BadParameter("give --reason, so that others know when the order may end")
     if minutes is None:
         return 0
-    if minutes <= 0:
-        raise typer.BadParameter(f"--for is {minutes:g}: must be above 0 minutes")
-    return time.time_ns() // 1_000_000 + round(minutes * MINUTE_MS)
+    now_ms = time.time_ns() // 1_000_000
+    minutes_max = (TIME_MS_MAX - now_ms) // MINUTE_MS
+    if not 0 < minutes <= minutes_max:  # NaN is neither.
+        raise typer.BadParameter(f"--for is {minutes:g}: must be above 0 and at most {minutes_max:,} minutes")
+    return now_ms + round(minutes * MINUTE_MS)
 
 
 def _check_broker(broker: str, path: Path) -> None:

@@ -8,8 +8,10 @@ from typer.testing import CliRunner
 from regraft.cli import app
 from regraft.commands import orders_command, plans_command
 from regraft.commands.plans_command import is_awaited
-from regraft.infra.process.stack_error import StackError
-from regraft.schemas.order import OrderKind
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.orders.send_orders import send_order
+from regraft.infra.process.stack_error import CallError, StackError
+from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 from tests.regraft.canned_run import small_plan
@@ -44,6 +46,7 @@ def test_an_impossible_order_is_not_stored(kind: OrderKind, phase: PlanPhase, mo
         (["b01", "--end", "--reason", " "], []),
         (["b01", "--end", "--evacuate"], []),
         (["b01", "--end", "--for", "5"], []),
+        *((["b01", "--reason", "disks", "--for", minutes], []) for minutes in ("nan", "inf", "1e300", "-1", "1e12")),
     ],
 )
 def test_maintenance_begins_with_a_reason_and_ends_without(
@@ -95,3 +98,19 @@ def test_the_exit_code_says_whether_the_order_took_effect(
     monkeypatch.setattr(plans_command, "give_order", lambda *_, **__: None)
     answer = CliRunner().invoke(app, ["plans", kind, "plan-1", "--reason", "because", "--wait", "5"])
     assert (answer.exit_code, f"plan-1 is {phase}" in answer.output) == (exit_code, True)
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        (Order("b01", OrderKind.MAINTAIN, "ann", "x" * 10_001, 1), "length <= 10000 - at `$.reason`, it is 'xxx"),
+        (Order("", OrderKind.ADD, "ann", "more room", 1), "length >= 1 - at `$.subject`, it is ''"),
+        (Order("b\n9", OrderKind.ADD, "ann", "more room", 1), "at `$.subject`, it is 'b\\n9'"),
+    ],
+)
+def test_an_order_that_no_controller_could_read_is_a_wrong_call(order: Order, why: str) -> None:
+    """It is one sentence, and nothing is stored."""
+    with pytest.raises(CallError) as refused:
+        send_order(KafkaAccess("127.0.0.1:1"), order)
+    assert why in str(refused.value)
+    assert "nothing was stored" in str(refused.value)
