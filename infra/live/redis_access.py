@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 
 from regraft.infra.process.connection_security import ConnectionSecurity
 
+SCHEMES = ("redis", "rediss", "unix")
+FORMS = "redis://HOST:PORT/DATABASE, rediss:// for TLS, or unix://PATH"
+
 
 @dataclass(frozen=True)
 class RedisSecurity(ConnectionSecurity):
@@ -23,6 +26,15 @@ class RedisAccess:
 
     url: str = field(repr=False)
     security: RedisSecurity = RedisSecurity()
+
+    @property
+    def is_address(self) -> bool:
+        """Return True if the URL names a server."""
+        try:
+            parts = urlsplit(self.url)
+            return parts.scheme in SCHEMES and parts.port != 0 and bool(parts.netloc or parts.path)
+        except ValueError:  # A port that is none, or half an IPv6 address.
+            return False
 
     @property
     def is_tls(self) -> bool:

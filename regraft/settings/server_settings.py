@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity, address_errors
-from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.live.redis_access import FORMS, RedisAccess, RedisSecurity
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.schemas.topics import DEFAULT_NAMESPACE, NAMESPACE_PATTERN, TELEMETRY
 
@@ -64,7 +64,10 @@ class RedisSettings:
 
     def errors(self) -> list[str]:
         """Return what is wrong, one sentence each; none contains a secret."""
-        return [] if self.access is None else [f"security.{error}" for error in self.access.errors()]
+        access = self.access
+        if access is not None and not access.is_address:
+            return [f"url is not an address: give {FORMS}"]
+        return [] if access is None else [f"security.{error}" for error in access.errors()]
 
 
 @dataclass(frozen=True, slots=True)

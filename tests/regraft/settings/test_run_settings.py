@@ -386,6 +386,15 @@ def test_errors_of_security_are_among_all_others(tmp_path: Path) -> None:
         assert sum(wanted in error for error in errors) == 1, (wanted, errors)
 
 
+@pytest.mark.parametrize(
+    "url", ["env:LIVE", "valkey:6379", "", "http://v:1", "redis://", "redis://v:x/0", "redis://[::1"]
+)
+def test_a_live_view_that_is_no_address_is_refused(url: str) -> None:
+    """The sentence has no URL, which may hold a password."""
+    (error,) = _errors(flags={"redis": {"url": url}})
+    assert error.startswith("redis: url is not an address: give redis://HOST:PORT")
+
+
 def test_errors_cross_processes_unchanged() -> None:
     """Benchmarks that run tasks in separate processes rely on this."""
     error = pickle.loads(pickle.dumps(SettingsError(["first error", "second error"])))
