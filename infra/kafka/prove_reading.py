@@ -38,7 +38,7 @@ class ReadingProof:
         except KafkaException:
             return False
         self._asked += 1
-        if reached[place] < self._goals.get(place, 0):
+        if reached[place] < min(self._goals.get(place, 0), end):  # A recreated topic ends before an earlier end.
             self._misses[place] += 1
             if self._misses[place] >= MISSES_MAX:
                 self._stalled.add(place)

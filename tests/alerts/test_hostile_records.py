@@ -262,6 +262,21 @@ def test_records_that_do_not_arrive_although_kafka_has_them_are_noticed(monkeypa
     assert not reader.prove()
 
 
+def test_an_end_that_a_recreated_topic_no_longer_has_is_not_awaited() -> None:
+    """Nothing can arrive up to it: a reader that waits for it is not ready, and opens consumers, until it restarts."""
+    ends, place = Ends(), ("lab.members", 0)
+    proof = ReadingProof(cast(Any, ends), 1.0)
+    assert proof.ask({place: 3})
+    ends.end = 0
+    for _ in range(2 * MISSES_MAX):
+        assert proof.ask({place: 3})
+    assert (proof.stalled, proof.needs_another_consumer) == (set(), False)
+    ends.end = 4
+    for _ in range(2 * MISSES_MAX):
+        assert proof.ask({place: 3})
+    assert proof.stalled == {"lab.members"}
+
+
 def test_ready_says_what_is_proved_and_what_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ready only while Kafka stores and answers: records that do not arrive are an error, a restart may repair it."""
     now_s = 0.0
