@@ -82,6 +82,7 @@ class BrokerActivity:
 
 NAMED_MAX = 5
 DOUBTED_MS = 20_000  # After too many brokers seemed dead, until all that live have been heard again.
+NOT_IN_OVERLAY = "it counted as in service, but the overlay in force does not have it"
 SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All other states are reported as information.
 
 
@@ -320,6 +321,8 @@ class FollowMembers:
             elif not is_moving and broker not in present and _is_to_leave(member):
                 why = f"removed from the overlay; {member.reason}"
                 self._change(entered_state(member, MemberState.LEFT, why, now_ms), state, now_ms)
+            elif not is_moving and broker not in present and member.state is MemberState.IN_SERVICE:
+                self._change(entered_state(member, MemberState.JOINING, NOT_IN_OVERLAY, now_ms), state, now_ms)
 
     def _measure_repairs(self, state: LoopState, now_ms: int) -> None:
         """Record for each lost broker, once it is out of the overlay, how long that took."""

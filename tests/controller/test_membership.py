@@ -244,6 +244,23 @@ def test_a_drained_broker_leaves_by_a_lossless_plan_and_is_not_missed() -> None:
     assert len(fleet.plans) == 1
 
 
+def test_a_drain_revoked_while_its_plan_runs_ends_with_the_broker_in_the_overlay() -> None:
+    """The plan removes it nevertheless; it does not count as in service outside the overlay, but joins again."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.order(OrderKind.DRAIN, "b01")
+    while fleet.loop.state.plan_log.moving is None:
+        fleet.tick()
+    fleet.order(OrderKind.READMIT, "b01")
+    fleet.run_windows(20)
+    assert [len(plan.brokers_target) for plan in fleet.plans[:2]] == [
+        len(INVENTORY.brokers) - 1,
+        len(INVENTORY.brokers),
+    ]
+    assert fleet.present_brokers == INVENTORY.brokers
+    assert fleet.member("b01").state is MemberState.IN_SERVICE
+
+
 def test_a_broker_that_dies_while_draining_stays_out() -> None:
     """It was to leave anyway: when it reports again it is not added."""
     fleet = fleet_of()
