@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from regraft.schemas.bounds import TEXT_LENGTH_MAX
+from regraft.schemas.bounds import TEXT_LENGTH_MAX, UNCLEAN_ANYWHERE
 
 DIGITS = 4
 CUT = " ..."
@@ -27,6 +27,11 @@ def figure(value: float) -> str:
 def ended(sentence: str) -> str:
     """Return a sentence with an end: a full stop, unless it has one or is a question."""
     return sentence if sentence.endswith((".", "?")) else f"{sentence}."
+
+
+def one_line(text: str) -> str:
+    """Return a text that others wrote so that it neither controls a terminal nor looks like several lines."""
+    return UNCLEAN_ANYWHERE.sub(" ", text)
 
 
 def name_near(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -41,6 +41,7 @@ from regraft.schemas.bounds import NAME_LENGTH_MAX
 from regraft.schemas.order import Order
 from regraft.schemas.order_book import OrderBook
 from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.texts import one_line
 
 FIRST_WINDOW_FACTOR = 10  # How much longer than later windows the first one may take before it counts as missing.
 CLEARED_KEPT_MAX = 1_000  # Cleared alerts; the oldest are removed, here and in the topic.
@@ -282,7 +283,7 @@ def _alert_of(finding: Finding, rule: Rule, before: Alert | None) -> Alert:
         subject=finding.subject,
         value=finding.value,
         limit=finding.limit,
-        detail=finding.detail,
+        detail=one_line(finding.detail),
         duration_s=(finding.time_ms - raised_ms) / 1000,
         **rule.text_values(),
     )

@@ -17,6 +17,7 @@ from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.schemas.audit import AuditEntry, AuditOutcome
 from regraft.schemas.member import BrokerFacts
 from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.texts import one_line
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -59,7 +60,7 @@ def give_order(
         send_order(kafka.access, order, kafka.namespace)
         answer = tail.first_about(order.nonce, wait_s_max)
     if answer is not None and answer.outcome in (AuditOutcome.REFUSED, AuditOutcome.TOO_LATE):
-        typer.echo(f"The controller does not follow it: {answer.why}.", err=True)
+        typer.echo(one_line(f"The controller does not follow it: {answer.why}."), err=True)
         raise typer.Exit(EXIT_FAILED)
     return answer
 

@@ -31,7 +31,7 @@ from regraft.infra.process.stack_error import CallError, StackError
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.plan_life import LIFE, why_order_refused
-from regraft.schemas.texts import time_text
+from regraft.schemas.texts import one_line, time_text
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -98,7 +98,7 @@ def _show_newest(plans: Sequence[Plan], *, as_json: bool) -> None:
     print_table(heads, [_row(plan) for plan in plans], wraps=["changes"], drops=["window's end"])
     for plan in plans:
         if plan.history:
-            typer.echo(f"{plan.plan} {plan.phase}: {plan.history[-1].reason}")
+            typer.echo(one_line(f"{plan.plan} {plan.phase}: {plan.history[-1].reason}"))
     waiting = [plan.plan for plan in plans if plan.phase is PlanPhase.PROPOSED]
     if waiting:
         name = waiting[0]
@@ -112,7 +112,7 @@ def _show(plan: Plan, *, as_json: bool) -> None:
         typer.echo(json.dumps(msgspec.to_builtins(plan), indent=2))
         return
     for line in plan_lines(plan):
-        typer.echo(line)
+        typer.echo(one_line(line))
 
 
 @plans_app.command()
@@ -272,7 +272,7 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
             err=True,
         )
         raise typer.Exit(EXIT_FAILED)
-    typer.echo(f"{name} is {outcome.phase}: {outcome.history[-1].reason}")
+    typer.echo(one_line(f"{name} is {outcome.phase}: {outcome.history[-1].reason}"))
     is_given_up = outcome.phase is PlanPhase.REFUSED or LIFE[outcome.phase].is_aborted
     if is_given_up is (kind is OrderKind.APPROVE):  # The outcome is the opposite of the order.
         raise typer.Exit(EXIT_FAILED)

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from regraft.schemas.texts import one_line
+
 GAP = 2
 PIPED_WIDTH = 1_000
 WRAPPED_WIDTH_MIN = 24  # A column of sentences that is narrower than this is unreadable.
@@ -33,7 +35,7 @@ def print_table(
     first, as long as the others do not fit. Elsewhere each row is one line with all columns, for grep and awk.
     """
     out = console or Console()
-    cells = [[" ".join(text.split()) for text in row] for row in rows]
+    cells = [[" ".join(one_line(text).split()) for text in row] for row in rows]
     if not out.is_terminal:
         for line in plain_lines(heads, cells):
             out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_OK
 from regraft.schemas.loop_verdict import HEALTHY
 from regraft.schemas.sampled_blocks import share_text
 from regraft.schemas.stay_reasons import reasons_text, total_staying
-from regraft.schemas.texts import name_some
+from regraft.schemas.texts import name_some, one_line
 from regraft.stages.explain_decision import decision_line
 
 CLOCKS_SHOWN = 5
@@ -89,7 +89,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
     if services:
         ages = ((name, "ended" if one["is_over"] else f"{one['age_s']:.1f} s ago") for name, one in services.items())
         lines.append("last heard: " + ", ".join(f"{name} {age}" for name, age in ages))
-    return [*lines, f"source: {judged['source']}"]
+    return [one_line(line) for line in (*lines, f"source: {judged['source']}")]
 
 
 def money_lines(judged: dict[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.run_record import ServiceUse, WindowCost
 from regraft.schemas.live_view import Horizon
 from regraft.schemas.sampled_blocks import share_text
+from regraft.schemas.texts import one_line
 
 LINE_INTERVAL_S = 10.0
 CHART_HEIGHT = 8
@@ -159,13 +160,14 @@ class RunScreen:
         now_s = time.monotonic()
         if now_s - self._line_printed_s >= LINE_INTERVAL_S:
             self._line_printed_s = now_s
-            self._order.add(frame_text(frame), frame.elapsed_s)
+            self._order.add(one_line(frame_text(frame)), frame.elapsed_s)
         self._print(self._order.due(frame.elapsed_s))
 
     def report(self, text: str, elapsed_s: float) -> None:
         """Show an event that happened ``elapsed_s`` after the start of the run."""
         if self._quiet:
             return
+        text = one_line(text)
         if self._live is None:
             self._order.add(text, elapsed_s)
         else:

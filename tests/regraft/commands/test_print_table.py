@@ -46,3 +46,12 @@ def test_a_piped_table_of_figures_keeps_its_rows_whole(capsys: pytest.CaptureFix
     table.add_row("swap_links_cost+" * 8)
     table_console().print(table)
     assert capsys.readouterr().out.split() == ["swap_links_cost+" * 8]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_cell_controls_no_terminal(is_terminal: bool) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=is_terminal, color_system=None)
+    print_table(["reason"], [["a\x1b[2Jb\u202e\x9b"]], console=console)
+    assert "a [2Jb" in out.getvalue()
+    assert not set(out.getvalue()) & set("\x1b\u202e\x9b")

@@ -292,3 +292,12 @@ def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
     assert text.splitlines()[0] == "healthy"
     assert "alert: warning: queue grows" in text
     assert "source: the live view" in text
+
+
+def test_what_others_wrote_forges_no_line_and_controls_no_terminal() -> None:
+    """Anybody who may write an order, even one that is refused, chooses its reason."""
+    text = "by root: a\n\x1b[2Jhealthy: all is well\u202e"
+    status = judged() | {"source": "here", "alerts": [{"severity": "warning", "text": text}]}
+    lines = status_lines(status)
+    assert any(line.startswith("alert: warning: by root: a") for line in lines)
+    assert not [line for line in lines if set(line) & set("\n\x1b\u202e")]
