@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from regraft.controller.control_ports import AuditSink, EventSink, OrderSource
+from regraft.controller.kinds.repair import BROKERS_MIN
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.process.handle_each import handle_each
 from regraft.schemas.audit import AuditOutcome, GivenOrder
 from regraft.schemas.event import FORGED, SENDER, AdaptationEvent, EventKind, Severity
-from regraft.schemas.member import Member
+from regraft.schemas.member import Member, MemberState
 from regraft.schemas.member_life import why_member_order_refused
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.order_book import OrderBook, order_text
@@ -111,9 +112,26 @@ class OrderTaker:
             refusal = (
                 refusal or f"{MEMBER_ORDERS_MAX} orders about members are already waiting: give it again in a moment"
             )
+        if given.is_new and not refusal:
+            refusal = self._why_too_few_remain(order)
         if given.is_new and not refusal:  # One reported before has been executed, or refused for good.
             self._about_members.append(order)
         return refusal, AuditOutcome.REFUSED if refusal else AuditOutcome.ACCEPTED
+
+    def _why_too_few_remain(self, order: Order) -> str:
+        """Return why a broker must not leave, "" if it may: with fewer, no overlay is possible and none would leave."""
+        if order.kind is not OrderKind.DRAIN:
+            return ""
+        leaving = {order.subject} | {one.subject for one in self._about_members if one.kind is OrderKind.DRAIN}
+        staying = sum(
+            one.state is MemberState.IN_SERVICE and one.broker not in leaving for one in self.members.values()
+        )
+        if staying >= BROKERS_MIN:
+            return ""
+        return (
+            f"{order.subject} cannot be drained: {staying} would be left in service, but an overlay needs at least "
+            f"{BROKERS_MIN} brokers: add others first"
+        )
 
     def take_about_members(self) -> list[Order]:
         """Return, once, the accepted orders about members, oldest first."""

@@ -244,6 +244,20 @@ def test_a_drained_broker_leaves_by_a_lossless_plan_and_is_not_missed() -> None:
     assert len(fleet.plans) == 1
 
 
+def test_as_many_brokers_stay_as_an_overlay_needs() -> None:
+    """All but two may leave, also by orders given together; a drain that could never end is refused, and why."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    for broker in INVENTORY.brokers:
+        fleet.order(OrderKind.DRAIN, broker)
+    fleet.run_windows(20)
+    assert fleet.present_brokers == INVENTORY.brokers[-2:]
+    states = [fleet.member(broker).state for broker in INVENTORY.brokers]
+    assert states == [MemberState.LEFT] * (len(INVENTORY.brokers) - 2) + [MemberState.IN_SERVICE] * 2
+    (first, _) = fleet.events_of(EventKind.ORDER_REFUSED)
+    assert "1 would be left in service, but an overlay needs at least 2 brokers" in first
+
+
 def test_a_drain_revoked_while_its_plan_runs_ends_with_the_broker_in_the_overlay() -> None:
     """The plan removes it nevertheless; it does not count as in service outside the overlay, but joins again."""
     fleet = fleet_of()
