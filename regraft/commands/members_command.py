@@ -301,7 +301,8 @@ def _known(settings: Settings) -> dict[str, Member]:
     path = settings.controller.inventory_path
     if path.exists():
         return FleetView.of(load_inventory(path), records).members
-    return dict(sorted((record.broker, record) for record in records))
+    newest = {record.broker: record for record in records}  # Compaction is late: there may be several of a broker.
+    return dict(sorted(newest.items()))
 
 
 def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, agent: str) -> BrokerFacts | None:

@@ -18,6 +18,7 @@ from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.members import FleetView
 from regraft.overlay.read_inventory import load_inventory
+from regraft.run_records import read_topics
 from regraft.run_records.read_topics import read_whole
 from regraft.schemas.announcement import EXPIRY_MS, Announcement
 from regraft.schemas.audit import AuditEntry, AuditOutcome
@@ -27,6 +28,7 @@ from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, P
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.topics import ANNOUNCEMENTS, MEMBERS, ORDERS, topic_name
 from regraft.settings.run_settings import Settings, load_settings
+from regraft.stages import run_loop
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.schemas.shown_views import view_of
 
@@ -65,6 +67,24 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
 
 def invoke(*arguments: str) -> Result:
     return RUNNER.invoke(app, ["members", *arguments])
+
+
+def test_the_newest_record_of_a_broker_counts_without_an_inventory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A topic holds earlier records of a broker until it is compacted."""
+    states = (MemberState.DEAD, MemberState.JOINING, MemberState.IN_SERVICE)
+    records = [Member("b02", MemberState.LEFT, 1, "old"), *(Member("b01", state, 1, "as said") for state in states)]
+    monkeypatch.setenv("REGRAFT_RUN__DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(run_loop, "require_kafka", lambda _: None)
+    monkeypatch.setattr(read_topics, "read_whole", lambda *_: iter(records))
+    monkeypatch.setattr(members_command, "read_announced", lambda settings, known: [])
+    listed = invoke("list", "--json")
+    assert listed.exit_code == 0, listed.output
+    assert [(one["broker"], one["state"]) for one in json.loads(listed.output)] == [
+        ("b01", "in_service"),
+        ("b02", "left"),
+    ]
 
 
 def test_a_broker_is_added_with_its_known_facts(desk: Desk) -> None:
