@@ -5,6 +5,7 @@ Exit codes are those of :mod:`infra.process.exit_codes`.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -321,6 +322,9 @@ def main() -> None:
     from regraft.schemas.remote_registry import RegistryError
     from regraft.settings.run_settings import SettingsError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # Names may have letters that a terminal's encoding lacks.
     try:
         app()
     except SettingsError as error:

@@ -22,7 +22,8 @@ OTHER_REMEDY = "check it, and the disk or network it is on"
 def describe_os_error(error: OSError) -> str:
     """Return the sentence for a user."""
     if is_disk_full(error):
-        return f"The disk of {_name(error) or 'the run directory'} is full: free some space and start again."
+        place = _name(error) or "the run directory or of the output"
+        return f"The disk of {place} is full: free some space and start again."
     reason = error.strerror or str(error) or type(error).__name__
     remedy = REMEDIES.get(error.errno or 0, OTHER_REMEDY)
     return f"{_name(error) or 'A file or connection'} cannot be used ({reason}): {remedy}."

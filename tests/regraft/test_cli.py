@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,15 @@ def test_program_lists_all_errors_and_ends_with_2() -> None:
     lines = answer.stderr.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("Invalid setting: ") for line in lines)
+
+
+def test_program_prints_names_that_its_output_cannot_encode() -> None:
+    """As in a locale without UTF-8: the letters are escaped, and the exit code is that of the command."""
+    command = [sys.executable, "-m", "regraft", "settings", "--set", "run.directory=/tmp/\N{SNOWMAN}"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert 'directory = "/tmp/\\u2603"' in answer.stdout
 
 
 def test_program_ends_with_2_on_a_wrong_call() -> None:
