@@ -6,8 +6,10 @@ everything of the old epoch. So only what clients publish *at* one of the two br
 by itself at once, whatever its epoch. Its node says how many of these belong to the old epoch, since a note that both
 sides see; those are taken from the old home, the rest from the next one.
 
-A broker may let its subscribers and its node see two messages, or a message and the note, in different order. So the
-node also says what the last ones were, which decides near the border; if some there are equal, the count does.
+A busy broker may let its subscribers and its node see messages, or a message and the note, in quite different order. So
+the marks of messages of the old epoch, in the node's order, decide: of what is published at the next home, those that
+the old home hands over; of what is published at the old home, the last ones, which its node says. The count decides
+only between messages that are all equal.
 """
 
 from __future__ import annotations
@@ -16,23 +18,31 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-RACE_MAX = 8  # Messages that a broker may show in different order around a note.
+from regraft.schemas.agent_note import MARKS_MAX
+
+RACE_MAX = MARKS_MAX * 3 // 4  # Messages by which a broker may show one earlier than its node, of the last ones.
 SEEN_MAX = 10_000  # Messages of the old home's clients between its switch and the note that says so.
 
 
-def new_places(seen: Sequence[int], nominal: int, last: Sequence[int]) -> set[int]:
+def new_places(seen: Sequence[int], nominal: int, old: Sequence[int], *, is_whole: bool) -> set[int]:
     """Return the places of ``seen``, in a subscriber's order, that are of the new epoch.
 
-    By count that is from ``nominal`` on; ``last`` are the marks of the last ones of the old epoch in the node's order.
-    Near the border these decide, if no two messages there are equal.
+    ``old`` are the marks of the old epoch in the node's order, all or the last ``MARKS_MAX``. Those without an equal
+    show where the new epoch begins, as most of them have it; if there is none, that is at ``nominal``, by count. On
+    either side of that place, what has no equal is of the epoch that ``old`` says.
     """
-    begin, end, old = max(nominal - RACE_MAX, 0), max(nominal + RACE_MAX, 0), set(last)
-    near = seen[max(begin - len(last), 0) : end]
+    places, seen_counts, old_counts = {mark: at for at, mark in enumerate(seen)}, Counter(seen), Counter(old)
+    alone = [(at, mark) for at, mark in enumerate(old) if old_counts[mark] == 1 == seen_counts[mark]]
+    begins = sorted(places[mark] + len(old) - at for at, mark in alone)
+    border = begins[len(begins) // 2] if begins else max(nominal, 0)
     # Before the first that the node has seen, it may not have seen any: nobody else wanted them.
-    first = next((place for place, mark in enumerate(near, max(begin - len(last), 0)) if mark in old), None)
-    if first is None or len(set(near)) < len(near):
-        return set(range(max(nominal, 0), len(seen)))
-    return {place for place in range(max(begin, first), len(seen)) if place >= end or seen[place] not in old}
+    first = next((at for at, mark in enumerate(seen) if mark in old_counts), border)
+    near = first if is_whole else max(border - RACE_MAX, first)
+    return {
+        at
+        for at, mark in enumerate(seen)
+        if (at >= near and mark not in old_counts if seen_counts[mark] == 1 else at >= border)
+    }
 
 
 def _take(marks: Counter[int], mark: int) -> bool:
@@ -60,6 +70,8 @@ class MovingSubscription:
     _seen_from: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
     _since_from: int = 0  # How many of the old home's own messages have come since the note.
     _is_noted_from: bool = False
+    _owed_from: Counter[int] = field(default_factory=Counter)  # Of the old epoch, and not seen before the switch.
+    _copies_to: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))  # Of the next home's, by the old.
     _seen_to: list[int] = field(default_factory=list)
     _before_note_to: int = 0
     _border: tuple[int, tuple[int, ...]] = (0, ())
@@ -79,8 +91,10 @@ class MovingSubscription:
     def takes_from_old(self, home: str, mark: int) -> bool:
         """Return True if the client gets what the old home delivers; ``home`` is where others published it, or ""."""
         if home:
+            if home == self.home_to:
+                self._copies_to.append(mark)
             return True
-        if self.switched_from:
+        if self.switched_from and not _take(self._owed_from, mark):
             return False  # The next home has it, too.
         self._seen_from.append(mark)
         self._since_from += self._is_noted_from
@@ -90,8 +104,10 @@ class MovingSubscription:
         """Note that ``count`` of the old home's own messages were of the old epoch; those beyond come again."""
         self.switched_from = True
         seen = list(self._seen_from)
-        new = new_places(seen, len(seen) - self._since_from + count, last)
+        nominal = len(seen) - self._since_from + count
+        new = new_places(seen, nominal, last, is_whole=len(last) < MARKS_MAX)
         self._repeated = Counter(seen[place] for place in new)
+        self._owed_from = Counter(last[-count:] if count else ()) - Counter(seen)
 
     # --- at the next home --------------------------------------------------------------------------------------------
 
@@ -118,7 +134,9 @@ class MovingSubscription:
         if not self.switched_from:
             seen = list(self._seen_from)
             self._repeated = Counter(seen[len(seen) - self._since_from if self._is_noted_from else 0 :])
-        return new_places(self._seen_to, *self._border)
+        nominal, last = self._border
+        is_whole = bool(self._copies_to) or len(last) < MARKS_MAX
+        return new_places(self._seen_to, nominal, self._copies_to or last, is_whole=is_whole)
 
     def takes_from_next(self, home: str, mark: int) -> bool:
         """Return True if the client gets what others published and the next home delivers."""
