@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from regraft.infra.local.mosquitto_server import NoMosquittoError, find_mosquitto, mosquitto_settings
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from tests.producers.nodes.server_process import WAIT_S_MAX, ServerProcess, free_port
+from tests.wait_until import PATIENCE_S
+
+LOGS_RELOADS = "log_type information\n"
 
 
 def needs_mosquitto() -> None:
@@ -37,6 +41,19 @@ class MqttServer(ServerProcess):
         plain = f"listener {self.port} 127.0.0.1\nallow_anonymous true\n{more}"
         self.file.write_text(plain if is_plain else mosquitto_settings(self.port, more))
         super().__init__((str(find_mosquitto()), "-c", str(self.file)), self.port, directory / f"{name}.log")
+
+    async def reload(self) -> None:
+        """Let it read its settings, with ``LOGS_RELOADS``, and rules again; what is sent afterwards meets them."""
+        assert self.process is not None
+        count = self._reloads
+        self.process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(PATIENCE_S):
+            while self._reloads == count:
+                await asyncio.sleep(0.01)
+
+    @property
+    def _reloads(self) -> int:
+        return self.log.read_text(errors="replace").count("Reloading config")
 
     @property
     def url(self) -> str:

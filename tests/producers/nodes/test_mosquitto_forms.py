@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from regraft.infra.local.mosquitto_server import mosquitto_settings
 from regraft.producers.nodes.connectors.connector import ConnectorError
 from tests.producers.nodes.connector_kit import until
-from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
+from tests.producers.nodes.mqtt_brokers import LOGS_RELOADS, MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.test_mqtt_connector import MqttSite
 from tests.wait_until import PATIENCE_S
 
@@ -97,7 +96,7 @@ def test_what_the_log_leaves_out_is_said_at_the_start(left_out: str, more: str, 
 def test_a_form_that_changes_while_it_runs_is_learned(tmp_path: Path) -> None:
     """Mosquitto reads its settings again on a signal: the connector makes another connection, and misses nothing."""
     needs_mosquitto()
-    server = MqttServer("b01", tmp_path)
+    server = MqttServer("b01", tmp_path, LOGS_RELOADS)
 
     async def steps(server: MqttServer) -> None:
         site = MqttSite(server)
@@ -105,9 +104,7 @@ def test_a_form_that_changes_while_it_runs_is_learned(tmp_path: Path) -> None:
             await site.open()
             client = await site.client("c")
             server.file.write_text(server.file.read_text() + WITH_SPACE)
-            assert server.process is not None
-            server.process.send_signal(signal.SIGHUP)
-            await asyncio.sleep(0.5)
+            await server.reload()
             await client.subscribe("a")
             await until(lambda: site.received.wanted == {"a"})
             assert "log_line_unreadable" not in site.connector.counts

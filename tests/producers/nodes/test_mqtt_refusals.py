@@ -12,7 +12,7 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.topic_trials import AGAIN_S, PAUSE_S, TopicTrials
 from tests.producers.nodes.connector_kit import until
-from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
+from tests.producers.nodes.mqtt_brokers import LOGS_RELOADS, MqttClient, MqttServer, cut, needs_mosquitto
 from tests.wait_until import PATIENCE_S
 
 ALLOWED = "topic readwrite #\ntopic read $SYS/#\n"
@@ -25,7 +25,7 @@ def test_messages_of_qos_0_that_the_broker_denies_are_counted(tmp_path: Path) ->
     rules = tmp_path / "rules"
     rules.write_text(f"{ALLOWED}topic deny denied/#\n")
     rules.chmod(0o600)
-    server = MqttServer("b01", tmp_path, f"acl_file {rules}\n").start()
+    server = MqttServer("b01", tmp_path, f"acl_file {rules}\n{LOGS_RELOADS}").start()
 
     async def go() -> None:
         connector, levels = MqttConnector(server.url, "b01"), []
@@ -41,9 +41,7 @@ def test_messages_of_qos_0_that_the_broker_denies_are_counted(tmp_path: Path) ->
         await until(lambda: len(levels) >= 50)
         assert sum(levels) <= 1
         rules.write_text(ALLOWED)
-        assert server.process is not None
-        server.process.send_signal(signal.SIGHUP)  # It reads the rules again.
-        await asyncio.sleep(0.5)
+        await server.reload()
         del levels[:]
         for number in range(20):
             assert connector.publish(LocalMessage("denied.x", b"%d" % number))
