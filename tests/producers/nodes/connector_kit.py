@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors.connector import Connector
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from tests.producers.nodes.connector_brokers import (
     AmqpBroker,
     ConnectorBroker,
@@ -84,6 +84,16 @@ async def broker_of(kind: str, received: Received, directory: Path, **more: Any)
 def needs(kind: str) -> None:
     """Skip the test if that kind of broker is not installed."""
     KINDS[kind].needs()
+
+
+async def refusal_of(make_connector: Callable[[], Connector]) -> str:
+    """Return why a connector does not open, once the server has answered: a busy one takes longer than it waits."""
+    reason = "no answer"
+    while "no answer" in reason:
+        with pytest.raises(ConnectorError) as refused:
+            await make_connector().start(lambda *_: None, lambda _: None)
+        reason = str(refused.value)
+    return reason
 
 
 async def until(condition: Callable[[], bool]) -> None:
