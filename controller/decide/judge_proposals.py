@@ -41,8 +41,9 @@ class Situation:
     brokers that are not ``leaving``, because leaving takes them along unless clients stay. ``recent`` is what plans
     have changed, and when. ``changed_since_ms`` is when traffic last changed: the state holds no window from before;
     None if no change is known. ``hot`` is what is congested and must not be loaded further. ``recent_windows`` is how
-    many of the state's newest windows are considered first, None for all. ``unverified`` maps brokers to the plan that
-    has moved subscribers to them and is not verified yet. ``are_links_priced`` is false while all link costs are
+    many of the state's newest windows are considered first, None for all. ``moves_interests``: plans have moved
+    subscriptions within the newest window. ``unverified`` maps brokers to the plan that has moved subscribers to them
+    and is not verified yet. ``are_links_priced`` is false while all link costs are
     placeholders.
     """
 
@@ -64,6 +65,7 @@ class Situation:
     changed_since_ms: int | None = None
     hot: HotSpots = field(default_factory=HotSpots)
     recent_windows: int | None = None
+    moves_interests: bool = False
     unverified: Mapping[str, str] = field(default_factory=dict)
     are_links_priced: bool = True
 
@@ -104,11 +106,24 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
             f"epoch {epoch} is in force, but {elsewhere_text(elsewhere)}: they may have restarted. Nothing is planned "
             "until all brokers are at one epoch (docs/protocol.md)"
         )
-    if window.epoch != epoch:
+    if not _shows_present(situation):
         return Verdict.STALE_STATE, (
             f"the window ending {time_text(window.end_ms)} is of {window.epochs_text}, epoch {epoch} is in force"
         )
     return None
+
+
+def _shows_present(situation: Situation) -> bool:
+    """Return True if the newest window lies in the epoch in force, or in several and that makes no difference.
+
+    What brokers deliver depends neither on links nor on publishers' homes; it does on where plans move subscriptions.
+    So a window within which all brokers have come to the epoch in force is as good, unless a plan has moved some.
+    """
+    window, epoch = situation.state.newest, situation.state.configuration.epoch
+    if window.epoch == epoch:
+        return True
+    are_all_there = window.epoch_max == epoch and all(newest == epoch for newest in window.epochs.values())
+    return are_all_there and not situation.moves_interests
 
 
 def is_of_transition(situation: Situation, settings: DecisionSettings) -> bool:

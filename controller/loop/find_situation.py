@@ -14,6 +14,7 @@ from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.hot_spots import hot_spots
 from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.windows.find_shifts import moves_interests_in
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.member import MemberState
@@ -66,6 +67,7 @@ class SituationFinder:
             recent=RecentChanges.of(plan_log.in_force),
             hot=hot_spots(contiguous, self._settings.decision),
             recent_windows=self._windows.recent_count(newest),
+            moves_interests=moves_interests_in(newest, plan_log.plans, kind),
             unverified={home: plan.plan for plan in plan_log.verifying for home in homes_filled(plan)},
             are_links_priced=bool(state.fleet.measured) or not self._settings.links.estimate_unmeasured,
         )

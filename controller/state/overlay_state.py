@@ -52,7 +52,7 @@ def count_slices(windows: Sequence[ClosedWindow]) -> int:
 class OverlayState:
     """The present configuration and the windows of the horizon, oldest first.
 
-    The newest window must lie in the configuration's epoch (the judge checks it). The older ones may be of earlier
+    The newest window must end in the configuration's epoch (the judge checks it). The older ones may be of earlier
     epochs: what a broker delivered depends neither on the links it came over nor on the publisher's home. Raises
     ValueError without a window.
     """

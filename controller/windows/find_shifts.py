@@ -39,9 +39,7 @@ class ShiftFinder:
         if self._detector is None or not window.is_complete or window.is_delayed(self._wait_ms_max):
             return None
         cost = self._cost_per_notification(window, fleet, plan_log.homes_origin)
-        is_executed = window.epoch is None  # With a register, plans move users.
-        moves_interests = is_executed if self._kind.NEEDS_REGISTER else moves_interests_in(window, plan_log.plans)
-        return self._detector.add(window, cost, moves_interests=moves_interests)
+        return self._detector.add(window, cost, moves_interests=moves_interests_in(window, plan_log.plans, self._kind))
 
     def _cost_per_notification(
         self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]
@@ -55,8 +53,10 @@ class ShiftFinder:
         return cost_per_s * (window.end_ms - window.start_ms) / 1000 / count
 
 
-def moves_interests_in(window: ClosedWindow, plans: Iterable[Plan]) -> bool:
+def moves_interests_in(window: ClosedWindow, plans: Iterable[Plan], kind: AnyKind) -> bool:
     """Return True if plans may have moved subscriptions in a window, not only links and publishers."""
+    if kind.NEEDS_REGISTER:  # Users are what plans move.
+        return window.epoch is None
     publishers = window.homes.keys() | window.homeless
     return any(
         plan.is_membership or plan.subscribers_moved or any(move.client not in publishers for move in plan.moves)

@@ -98,6 +98,17 @@ def test_brokers_at_another_epoch_are_named() -> None:
     assert verdict_of(proposal_of(), replace(situation, transition_ended_ms=1001))[0] is Verdict.STALE_STATE
 
 
+def test_the_window_of_a_transition_shows_the_traffic_unless_it_has_moved_subscriptions() -> None:
+    """All brokers must have come to the epoch in force: what they deliver depends neither on links nor on homes."""
+    there = dict.fromkeys(TREE.brokers, 0)
+    ended = replace(with_newest(epoch_min=-1, epoch_max=0, epochs=there), transition_ended_ms=2500)
+    assert verdict_of(proposal_of(), ended, DecisionSettings())[0] is Verdict.ACCEPTED
+    moved = replace(ended, moves_interests=True)
+    assert verdict_of(proposal_of(), moved, DecisionSettings())[0] is Verdict.STALE_STATE
+    behind = replace(with_newest(epoch_min=-1, epoch_max=0, epochs=there | {"b03": -1}), transition_ended_ms=2500)
+    assert verdict_of(proposal_of(), behind, DecisionSettings())[0] is Verdict.STALE_STATE
+
+
 @pytest.mark.parametrize(
     ("removed", "added"),
     [

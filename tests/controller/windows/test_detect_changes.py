@@ -24,9 +24,13 @@ from regraft.controller.windows.find_shifts import moves_interests_in
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.schemas.plan import MEMBERSHIP, ClientMove, HomeMove, Proposal
 from tests.controller.decide.test_recent_changes import plan_of
+from tests.controller.ring_situations import KIND as RING_KIND
 from tests.controller.scripted_windows import WINDOW_MS, closed_window
+from tests.controller.small_kinds import tree_kind
+from tests.overlay.small_overlays import inventory_of, line_of
 
 BROKERS = tuple(f"b{number:02}" for number in range(10))
+TREE_KIND = tree_kind(inventory_of(line_of(len(BROKERS)), {}))
 PUBLISHERS = tuple(f"p{number}" for number in range(24))
 
 
@@ -227,10 +231,12 @@ def test_a_shift_during_a_plan_is_found_unless_the_plan_moves_subscriptions(what
     window, _ = traffic.window()
     shifted = replace(window, client_changes=2000, epoch_max=1, homes=dict.fromkeys(PUBLISHERS, "b00"))
     plan = msgspec.structs.replace(plan_of(1, ("b00", "b01"), ("b00", "b02")), **MOVES[what])
-    moves_interests = moves_interests_in(shifted, (plan,))
+    moves_interests = moves_interests_in(shifted, (plan,), TREE_KIND)
     found = detector.add(shifted, None, moves_interests=moves_interests)
     assert (found is not None) == (what in ("links only", "a publisher"))
-    assert moves_interests_in(replace(shifted, epoch_max=0), (plan,)) is False
+    assert moves_interests_in(replace(shifted, epoch_max=0), (plan,), TREE_KIND) is False
+    assert moves_interests_in(shifted, (), RING_KIND) is True, "on a ring any plan moves users"
+    assert moves_interests_in(replace(shifted, epoch_max=0), (), RING_KIND) is False
 
 
 def test_a_broker_that_dies_or_returns_is_not_a_change() -> None:
