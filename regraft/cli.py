@@ -47,7 +47,6 @@ from regraft.commands.list_command import list_names
 from regraft.commands.machine_commands import doctor, servers
 from regraft.commands.members_command import members_app
 from regraft.commands.nodes_command import nodes_app
-from regraft.commands.old_names import RootGroup
 from regraft.commands.orders_command import audit, pause
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="regraft",
-    cls=RootGroup,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="markdown",
@@ -299,16 +297,6 @@ def _register() -> None:
                 app.add_typer(command, name=name, rich_help_panel=panel)
             else:
                 app.command(name, rich_help_panel=panel)(command)
-
-
-@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def reproduce() -> None:
-    """Point to the papers' evaluations, which were a command of this name until 0.2.0."""
-    typer.echo(
-        "The papers' evaluations are in the lab: in a checkout run `pip install ./lab`, then `regraft-lab --help`.",
-        err=True,
-    )
-    raise typer.Exit(EXIT_CALL)
 
 
 _register()

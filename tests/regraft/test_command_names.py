@@ -1,4 +1,4 @@
-"""How many commands there are, and that former names of commands lead to the present ones."""
+"""How many commands there are, and that all that is named exists."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from regraft.cli import app
-from regraft.commands.old_names import NEW_NAMES, with_new_names
 from regraft.commands.stage_command import StageName
 
 RUNNER = CliRunner()
@@ -17,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("regraft", "controller", "producers", "schemas", "streaming")
 READ = {".": "*", **dict.fromkeys(("docs", "lab", "infra", "benchmarks", "tests", *PACKAGES), "**/*")}
 TEXTS = {".md", ".py", ".js", ".toml", ".yml", ".yaml", ".service", ".conf"}
-EXEMPT = {"CHANGELOG.md", "test_old_names.py"}
 COMMANDS_MAX = 37  # It only shrinks.
 
 
@@ -36,41 +34,37 @@ def test_there_are_few_commands() -> None:
     assert len(found) <= COMMANDS_MAX, found
 
 
-@pytest.mark.parametrize("old", list(NEW_NAMES), ids=" ".join)
-def test_a_former_name_leads_to_a_present_command(old: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """All that follows stays; one line on standard error gives the new name."""
-    called = with_new_names([*old, "--settings", "a.toml"])
-    assert called == [*NEW_NAMES[old], "--settings", "a.toml"]
-    assert old not in list(shown_commands(get_command(app)))
-    assert RUNNER.invoke(app, [*NEW_NAMES[old], "--help"]).exit_code == 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"`regraft {' '.join(old)}` is now `regraft {' '.join(NEW_NAMES[old])}`" in line
+@pytest.mark.parametrize(
+    "words", [["control"], ["node", "--broker", "b01"], ["plans", "refuse", "plan-1"], ["reproduce", "psoop"]]
+)
+def test_a_former_name_is_an_unknown_command(words: list[str]) -> None:
+    """Nothing runs, and the answer names the command that does not exist."""
+    answer = RUNNER.invoke(app, words)
+    name = next(word for word in words if word != "plans")
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert f"No such command '{name}'" in answer.stderr
 
 
-def test_a_call_by_a_former_name_does_the_same(tmp_path: Path) -> None:
-    """The warning is not in the output that scripts read."""
-    where = ["--set", f"run.directory={tmp_path}"]
-    former, present = (RUNNER.invoke(app, [*words, *where]) for words in (["control"], ["stage", "control"]))
-    assert str(former.exception) == str(present.exception)
-    assert (former.stdout, former.exit_code) == (present.stdout, present.exit_code)
-    assert former.stderr.startswith("Warning: `regraft control` is now `regraft stage control`; ")
-    assert present.stderr == ""
-
-
-def test_nothing_of_this_repository_uses_a_former_name() -> None:
-    """Who follows a document, a message or a manifest gets no warning."""
-    between = r"[\s\"',]+"  # Also in a list of words, and over the end of a line.
-    names = "|".join(between.join(old) for old in NEW_NAMES)
-    former = re.compile(rf"\bregraft{between}(?:{names})\b(?![.-])")
+def test_every_command_that_this_repository_names_exists() -> None:
+    """Also in messages, docstrings, manifests and rules, not only in documents."""
+    groups = {path[:length] for path in shown_commands(get_command(app)) for length in range(1, len(path) + 1)}
+    called = re.compile(r"`regraft ([a-z]+)(?: ([a-z]+))?")
     paths = [path for folder in READ for path in (ROOT / folder).glob(READ[folder]) if path.suffix in TEXTS]
-    found = {
-        f"{path.relative_to(ROOT)}: {match[0]}"
+    named = {
+        (f"{path.relative_to(ROOT)}: {match[0]}", (match[1], match[2]))
         for path in paths
-        if path.is_file() and path.name not in EXEMPT
-        for match in former.finditer(path.read_text(encoding="utf-8"))
+        if path.is_file() and path.name != "CHANGELOG.md"
+        for match in called.finditer(path.read_text(encoding="utf-8"))
     }
+    has_inner = {path[:1] for path in groups if len(path) > 1}
+    wrong = [
+        text
+        for text, words in named
+        if words[:1] not in groups or (words[1] and words[:1] in has_inner and words not in groups)
+    ]
     assert len(paths) > 1_000
-    assert not found
+    assert len(named) > 100
+    assert not wrong
 
 
 @pytest.mark.parametrize(
