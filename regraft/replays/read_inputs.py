@@ -24,8 +24,7 @@ from regraft.schemas.order import Order
 from regraft.schemas.plan import Plan
 from regraft.schemas.state import WindowClosed
 from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WINDOWS
-from regraft.settings.fixed_settings import with_recorded
-from regraft.settings.moved_settings import FIXED, with_new_names
+from regraft.settings.fixed_settings import fixed_values, with_recorded
 from regraft.settings.named_tables import planner_models
 from regraft.settings.read_sources import Flags, merged
 from regraft.settings.run_settings import Settings, load_settings, section_models
@@ -54,8 +53,7 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
     unknown: list[str] = []
     recorded: Mapping[str, Any] = {}
     if file is None:
-        recorded = with_new_names(recording.info.settings)
-        recorded = {section: _decisive(values) for section, values in recorded.items()}
+        recorded = {section: _decisive(values) for section, values in recording.info.settings.items()}
         for section in APPLIED_SECTIONS:
             tables[section] = _known(recorded.get(section, {}), section_models()[section], section, unknown)
         planners = recorded.get("planners", {})
@@ -70,7 +68,9 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
                 tables.setdefault("run", {})[name] = recorded["run"][name]
     for section, values in flags.items():
         tables[section] = merged(tables.get(section, {}), values)
-    return with_recorded(load_settings(tables, file), recorded), [name for name in unknown if name not in FIXED]
+    settings = load_settings(tables, file)
+    constants = fixed_values(settings)
+    return with_recorded(settings, recorded), [name for name in unknown if name not in constants]
 
 
 def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """The constants among a run's settings: read them, and replace them where a run needs others.
 
-Only recordings of earlier versions and runs on a faster clock have others; a file, the environment or a flag cannot
-change a constant.
+A constant is a plain field without a text. Only recordings of earlier versions and runs on a faster clock have others;
+a file, the environment or a flag cannot change one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from regraft.settings.moved_settings import FIXED
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS
+from regraft.settings.settings_model import field_texts
 
 RECORDED = "fixed"  # The table of a record that holds the constants, by full name.
 # Waits for other processes, which take wall time whatever the clock of the run does.
@@ -38,6 +39,13 @@ SPEED_TIMES: Mapping[str, Callable[[float], float]] = {
 WINDOW_TIMES = ("controller.verify_ms_max", "controller.lookback_ms", "controller.decision.window_age_ms_max")
 COUNTS = ("emulator.sample_counts_s", "node.sample_counts_s")  # Divisors of a window, or counts would span several.
 WINDOW_MS = 5_000  # The default of streaming.window_ms.
+# Fields without a text that are no constants, as the composition or a text of the settings fills them.
+COMPOSED = {
+    *("clock", "seed", "bootstrap", "namespace", "redis_url", "metrics_host", "window_ms", "grace_ms"),
+    *("sample_share", "connectors"),
+    *(name for forms in (EMULATOR_TEXTS, WORKLOAD_TEXTS) for form in forms.values() for name in form.field_names()),
+}
+PLAIN = (bool, int, float, str, type(None))  # As JSON keeps them.
 _MISSING = object()
 
 Value = TypeVar("Value")
@@ -45,15 +53,15 @@ Value = TypeVar("Value")
 
 def fixed_values(settings: object) -> dict[str, Any]:
     """Return the constants of a run by full name."""
-    return {name: _value_at(settings, _path(name)) for name in FIXED}
+    return dict(_constants({name: table for name, table in vars(settings).items() if is_dataclass(table)}, ""))
 
 
 def with_recorded(settings: Value, recorded: Mapping[str, Any]) -> Value:
     """Return settings with the constants of a recorded run, so that it is decided as it was."""
     written = recorded.get(RECORDED, {})
-    for name in FIXED:
+    for name, value in fixed_values(settings).items():
         kept = written.get(name, _recorded_at(recorded, name))
-        if kept is not _MISSING and kept != _value_at(settings, _path(name)):
+        if kept is not _MISSING and kept != value:
             settings = _replaced(settings, _path(name), kept)
     return settings
 
@@ -61,7 +69,7 @@ def with_recorded(settings: Value, recorded: Mapping[str, Any]) -> Value:
 def at_speed(settings: Value, speed: float) -> Value:
     """Return settings for a clock of the run that passes ``speed`` times as fast as the wall clock."""
     for name in WALL_TIMES if speed > 1 else ():
-        value = FIXED[name]
+        value = _value_at(settings, _path(name))
         settings = _replaced(settings, _path(name), type(value)(value * speed))
     for name, at in SPEED_TIMES.items() if speed > 1 else ():
         settings = _replaced(settings, _path(name), at(speed))
@@ -71,11 +79,30 @@ def at_speed(settings: Value, speed: float) -> Value:
 def at_windows(settings: Value, window_ms: int) -> Value:
     """Return settings for windows of this length."""
     for name in WINDOW_TIMES if window_ms > WINDOW_MS else ():
-        settings = _replaced(settings, _path(name), FIXED[name] * window_ms // WINDOW_MS)
+        value = _value_at(settings, _path(name))
+        settings = _replaced(settings, _path(name), value * window_ms // WINDOW_MS)
     for name in COUNTS:
-        divisors = [seconds for seconds in range(1, FIXED[name] + 1) if window_ms % (seconds * 1_000) == 0]
-        settings = _replaced(settings, _path(name), max(divisors, default=FIXED[name]))
+        most = _value_at(settings, _path(name))
+        divisors = [seconds for seconds in range(1, most + 1) if window_ms % (seconds * 1_000) == 0]
+        settings = _replaced(settings, _path(name), max(divisors, default=most))
     return settings
+
+
+def _constants(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield full names and values of the constants in a dataclass, or in a mapping of them such as the planners'."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _constants(inner, f"{path}{name}.")
+    elif is_dataclass(value):
+        texts = field_texts(cast(Any, type(value)))
+        for field in fields(value):
+            inner = getattr(value, field.name)
+            if field.name in COMPOSED:
+                continue
+            if isinstance(inner, Mapping) or is_dataclass(inner):
+                yield from _constants(inner, "planners." if field.name == "planners" else f"{path}{field.name}.")
+            elif field.name not in texts and type(inner) in PLAIN:
+                yield f"{path}{field.name}", inner
 
 
 def _path(full_name: str) -> list[str]:

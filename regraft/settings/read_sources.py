@@ -14,18 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import typer
 from pydantic import Field, create_model
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from regraft.settings.moved_settings import RENAMED, renamed_value, with_renamed
 from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel
 
@@ -58,9 +55,9 @@ def read_toml(file: Path | None, errors: list[str]) -> dict[str, Any]:
 
 def read_sources(models: Models, flags: Flags, tables: Mapping[str, Any], errors: list[str]) -> Any:
     """Return a value with the checked model of each table, and ``NAMED`` ones as given; append to ``errors``."""
-    model, token = _sources_model(models), _tables.set(with_renamed(tables, warn_renamed))
+    model, token = _sources_model(models), _tables.set(tables)
     try:
-        return model(**with_renamed(flags, warn_renamed))
+        return model(**flags)
     except SourceError as error:
         errors.append(f"the environment cannot be read ({error}): values of lists must be JSON")
         defaults: dict[str, Any] = {name: each() for name, each in models}
@@ -91,8 +88,6 @@ def _sources_model(models: Models) -> type[SettingsModel]:
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            if isinstance(env_settings, EnvSettingsSource):
-                env_settings.env_vars = _renamed_variables(env_settings.env_vars)
             short = InitSettingsSource(settings_cls, init_kwargs=_short_named())
             from_file = InitSettingsSource(settings_cls, init_kwargs=dict(_tables.get()))
             return init_settings, env_settings, short, from_file
@@ -101,25 +96,6 @@ def _sources_model(models: Models) -> type[SettingsModel]:
     for name in NAMED:  # Their fields depend on the planners and connectors named.
         fields[name] = (dict[str, Any], Field(default_factory=dict))
     return create_model("Sources", __base__=Sources, **fields)
-
-
-def _renamed_variables(variables: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the environment, whose names are in lower case here, with renamed settings under their new names."""
-    renamed, made = dict(variables), set[str]()
-    for old, new in RENAMED.items():
-        old_variable, new_variable = (f"{ENVIRONMENT_PREFIX}{name.replace('.', '__')}".lower() for name in (old, new))
-        is_alike = new in made and renamed.get(new_variable) == renamed.get(old_variable)
-        if renamed.get(old_variable) and (is_alike or not renamed.get(new_variable)):
-            made.add(new)
-            renamed[new_variable] = renamed_value(old, renamed.pop(old_variable))
-            warn_renamed(old, new)
-    return renamed
-
-
-@cache
-def warn_renamed(old: str, new: str) -> None:
-    """Say once in a process that a setting has a new name."""
-    typer.echo(f"warning: {old} is now called {new}; the old name is an error from the next release on", err=True)
 
 
 def _short_named() -> dict[str, dict[str, str]]:

@@ -11,8 +11,8 @@ import numpy as np
 from regraft.controller.planners.planner_registry import kind_errors
 from regraft.overlay.inventory import Inventory
 from regraft.producers.recordings.read_recording import RecordingInfo
+from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS
 from regraft.settings.fixed_settings import with_recorded
-from regraft.settings.moved_settings import with_new_names
 from regraft.settings.named_tables import planner_models
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.read_sources import Flags, merged
@@ -28,7 +28,9 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     suit the overlay.
     """
     defaults = {name: model().model_dump() for name, model in section_models().items()}
-    tables = with_new_names(info.settings)
+    tables = dict(info.settings)
+    if "emulator" in tables:
+        tables["emulator"] = _with_texts(tables["emulator"])
     models = planner_models(tables.get("planners", {}))
     defaults["planners"] = {name: model().model_dump() for name, model in models.items()}
     recorded = {name: _known(tables[name], defaults[name]) for name in SECTIONS if name in tables}
@@ -65,6 +67,17 @@ def _is_alike(placed: Inventory, recorded: Inventory) -> bool:
         and np.allclose(placed.link_cost, recorded.link_cost)
         and np.allclose(placed.processing_cost, recorded.processing_cost)
     )
+
+
+def _with_texts(emulator: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the emulator's settings, as recorded by 0.2.0, with texts in place of the fields that they give now."""
+    changed = {**emulator, "workload": dict(emulator.get("workload", {}))}
+    for table, forms in ((changed, EMULATOR_TEXTS), (changed["workload"], WORKLOAD_TEXTS)):
+        for name, form in forms.items():
+            former = {field: table.pop(field) for field in form.field_names() if field in table}
+            if former and (text := form.text(former)):
+                table[name] = text
+    return changed
 
 
 def _known(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from pydantic import model_validator as validated_by
 from pydantic_core import PydanticCustomError
 
 from regraft.schemas.texts import name_near
-from regraft.settings.moved_settings import RENAMED, fixed_text, text_with
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
 
@@ -102,12 +101,6 @@ def _without_none_word(model: type[BaseModel], name: str, value: object) -> obje
 def _sentence(model: type[SettingsModel], entry: Any) -> str:
     name = str(entry["loc"][0])
     full_name = f"{model.setting_path}.{name}" if model.setting_path else name
-    if entry["type"] == "extra_forbidden" and fixed_text(full_name):
-        return f"{full_name} is {fixed_text(full_name)}: remove it"
-    if entry["type"] == "extra_forbidden" and (text := text_with(full_name)):
-        return f'{full_name} is now given by {text[0]}: write it like {text[0]} = "{text[1]}"'
-    if entry["type"] == "extra_forbidden" and full_name in RENAMED:
-        return f"{full_name} is now called {RENAMED[full_name]}, which is given as well: remove the old name"
     if entry["type"] == "extra_forbidden":
         way_out = name_near(name, model.model_fields, f"known here are {', '.join(sorted(model.model_fields))}")
         return f"{full_name} is not a setting: {way_out}"

@@ -6,7 +6,6 @@ import pytest
 
 from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, TextForm
 from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.settings.moved_settings import with_new_names
 from regraft.settings.run_settings import SettingsError, load_settings
 
 FORMS = {**EMULATOR_TEXTS, **WORKLOAD_TEXTS}
@@ -55,28 +54,3 @@ def test_texts_reach_the_workload_and_the_outages() -> None:
     assert (workload.regime_change_kind, workload.regime_change_s, workload.regime_change_every_s) == ("crowd", 60, 300)
     with pytest.raises(SettingsError, match="regime_change_kind is 'storm': must be one of"):
         load_settings({"emulator": {"workload": {"regime_change": "storm at 5"}}})
-
-
-def test_former_settings_are_answered_with_the_text_that_holds_them() -> None:
-    """Each with an example of that text."""
-    for section, forms in (("emulator", EMULATOR_TEXTS), ("emulator.workload", WORKLOAD_TEXTS)):
-        for name, form in forms.items():
-            for field in form.field_names():
-                given: Any = {field: 1} if section == "emulator" else {"workload": {field: 1}}
-                with pytest.raises(SettingsError) as caught:
-                    load_settings({"emulator": given})
-                assert caught.value.errors == (
-                    f"{section}.{field} is now given by {section}.{name}: write it like {section}.{name} = "
-                    f'"{form.example}"',
-                )
-
-
-def test_recorded_fields_become_texts() -> None:
-    """A run of an earlier version is emulated as it was."""
-    workload = {"publisher_count": 3, "burst_every_s": None, "burst_s": 10.0, "regime_change_s": 45.0}
-    workload |= {"regime_change_kind": "interests", "regime_change_every_s": None, "regime_change_spread_s": 3.0}
-    recorded = with_new_names({"emulator": {"chaos_every_s": 5.0, "chaos_kinds": ["death"], "workload": workload}})
-    assert recorded["emulator"] == {
-        "random_outages": "every 5 kinds death",
-        "workload": {"publisher_count": 3, "regime_change": "interests at 45 over 3"},
-    }

@@ -1,4 +1,4 @@
-import pytest
+import json
 
 from regraft.settings.fixed_settings import (
     COUNTS,
@@ -10,33 +10,23 @@ from regraft.settings.fixed_settings import (
     fixed_values,
     with_recorded,
 )
-from regraft.settings.moved_settings import FIXED, fixed_text
-from regraft.settings.run_settings import SettingsError, load_settings
+from regraft.settings.run_settings import load_settings
 
 
-def test_the_table_of_constants_has_their_values() -> None:
-    """What an error says of a former setting is what the code does."""
-    assert fixed_values(load_settings()) == FIXED
-
-
-@pytest.mark.parametrize("name", sorted(FIXED))
-def test_a_former_setting_is_refused_with_the_value_that_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even at that value: it would have no effect."""
-    monkeypatch.setenv(f"REGRAFT_{name.replace('.', '__').upper()}", str(FIXED[name]) or "none")
-    with pytest.raises(SettingsError) as caught:
-        load_settings()
-    assert caught.value.errors == (f"{name} is {fixed_text(name)}: remove it",)
-
-
-def test_the_sentence_has_the_unit() -> None:
-    """It follows from the name."""
-    assert fixed_text("controller.tick_ms") == "fixed at 100 ms since 0.3.0"
-    assert fixed_text("controller.members.return_pause_ms_max") == "fixed at 600,000 ms since 0.3.0"
-    assert fixed_text("emulator.checkins.notifications_per_s") == "fixed at 150 since 0.3.0"
-    assert fixed_text("controller.proposals_max") == "fixed at 16 since 0.3.0"
-    assert fixed_text("planners.swap_links_ci.order") == "fixed at gain since 0.3.0"
-    assert fixed_text("planners.relocate_publisher_grape.link_delays") == "fixed at false since 0.3.0"
-    assert fixed_text("controller.planner") == ""
+def test_constants_are_the_plain_fields_that_nobody_can_set() -> None:
+    """What a setting, its text or the composition fills is none: a recording must not replace a server or the seed."""
+    settings = load_settings({"emulator": {"random_outages": "every 30", "workload": {"bursts": "every 30"}}})
+    constants = fixed_values(settings)
+    assert constants["controller.assembly.rows_wait_ms"] == 10_000
+    assert constants["planners.pack_drop.single_max"] == 8
+    assert constants["emulator.checkins.friend_count"] == 4
+    assert constants["demo.regime_change_share"] == 0.5
+    assert json.loads(json.dumps(constants)) == constants
+    elsewhere = load_settings(
+        {"kafka": {"bootstrap": "k:1", "namespace": "n"}, "run": {"seed": 7, "directory": "d", "sample_share": 0.5}}
+        | {"redis": {"url": "redis://r"}, "alerts": {"metrics_port": 9_199}}
+    )
+    assert fixed_values(elsewhere) == constants == fixed_values(load_settings())
 
 
 def test_a_recording_with_other_values_is_decided_with_them() -> None:
@@ -49,7 +39,7 @@ def test_a_recording_with_other_values_is_decided_with_them() -> None:
     replayed = with_recorded(settings, earlier)
     assert (replayed.controller.proposals_max, replayed.controller.decision.tabu_lifetimes) == (5, 1.0)
     assert replayed.controller.planners["pack_drop"] != settings.controller.planners["pack_drop"]
-    changed = {name for name, value in fixed_values(replayed).items() if value != FIXED[name]}
+    changed = {name for name, value in fixed_values(replayed).items() if value != fixed_values(settings)[name]}
     assert changed == {
         "controller.proposals_max",
         "controller.decision.tabu_lifetimes",
@@ -62,7 +52,7 @@ def test_a_recording_with_other_values_is_decided_with_them() -> None:
 def test_waits_for_other_processes_grow_with_the_clock() -> None:
     """A faster clock of the run does not make Kafka or a process faster."""
     usual, fast = fixed_values(load_settings()), fixed_values(at_speed(load_settings(), 20.0))
-    assert {name for name in FIXED if fast[name] != usual[name]} == {*WALL_TIMES, *SPEED_TIMES}
+    assert {name for name in usual if fast[name] != usual[name]} == {*WALL_TIMES, *SPEED_TIMES}
     assert (fast["emulator.flush_ms"], fast["emulator.settle_s"]) == (1_000.0, 600.0)
     assert all(fast[name] == 20 * usual[name] for name in WALL_TIMES)
     assert fixed_values(at_speed(load_settings(), 0.5)) == usual

@@ -1,15 +1,12 @@
-"""Each planner has its own table in the settings; earlier names are reported, and accepted in recordings."""
+"""Each planner has its own table in the settings."""
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from regraft.controller.planners.planner_registry import PLANNERS, planner_spec
+from regraft.controller.planners.planner_registry import PLANNERS
 from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings
-from regraft.settings.moved_settings import RENAMED, with_new_names, with_renamed
 from regraft.settings.run_settings import SettingsError, load_settings
 
 
@@ -55,41 +52,3 @@ def test_errors_of_planners_are_reported_with_all_others(tmp_path: Path) -> None
     file = tmp_path / "own.toml"
     file.write_text("planners = 3\n")
     assert errors_of(file=file) == ("planners is 3: input should be a valid dictionary (the default is {})",)
-
-
-@pytest.mark.parametrize("old", sorted(RENAMED))
-def test_a_renamed_setting_is_accepted_with_a_warning(old: str) -> None:
-    """For one release, from flags, file and environment."""
-    warned: list[tuple[str, str]] = []
-    given: Any = 3
-    for part in reversed(old.split(".")):
-        given = {part: given}
-    named = with_renamed(given, lambda *names: warned.append(names))
-    assert warned == [(old, RENAMED[old])]
-    found: Any = named
-    for part in RENAMED[old].split("."):
-        found = found[part]
-    assert found == ("env:3" if old.endswith("_variable") else 3)
-
-
-def test_renamed_settings_reach_the_run_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With both names given, the old one is an error."""
-    file = tmp_path / "own.toml"
-    file.write_text('[node]\ndoor_user = "regraft"\n')
-    monkeypatch.setenv("REGRAFT_NODE__DOOR", "nats://127.0.0.1:7422")
-    node = load_settings({"node": {"door_password_file": "secret"}}, file).node
-    assert (node.connector, node.connector_user) == ("nats://127.0.0.1:7422", "regraft")
-    assert node.connector_password_file == Path("secret")
-    both = {"node": {"door_user": "a", "connector_user": "a"}}
-    (error,) = [each for each in errors_of(flags=both, file=file) if "door" in each]
-    assert error == "node.door_user is now called node.connector_user, which is given as well: remove the old name"
-
-
-@pytest.mark.parametrize("old", sorted(name for name in RENAMED if name.startswith("planners.")))
-def test_a_renamed_setting_of_a_planner_is_read_from_old_recordings(old: str) -> None:
-    """The new name is a field of the planner's settings, the old one is none."""
-    _, planner, old_name = old.split(".")
-    _, to, new_name = RENAMED[old].split(".")
-    has, had = ({field.name for field in fields(planner_spec(name).settings)} for name in (to, planner))
-    assert (old_name in had, new_name in has) == (False, True)
-    assert with_new_names({"planners": {planner: {old_name: 3}}})["planners"][to] == {new_name: 3}

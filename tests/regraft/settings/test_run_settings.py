@@ -186,19 +186,6 @@ def test_a_host_for_metrics_without_a_port_is_a_error(table: str) -> None:
     assert getattr(settings, table).metrics_host == "0.0.0.0"
 
 
-def test_the_host_for_metrics_may_have_its_old_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as they agree, since there is one for all stages."""
-    monkeypatch.setenv("REGRAFT_STREAMING__METRICS_HOST", "0.0.0.0")
-    monkeypatch.setenv("REGRAFT_ALERTS__METRICS_HOST", "0.0.0.0")
-    monkeypatch.setenv("REGRAFT_ALERTS__METRICS_PORT", "9199")
-    assert load_settings().run.metrics_host == "0.0.0.0"
-    flags = {name: {"metrics_host": host} for name, host in (("streaming", "10.0.0.1"), ("controller", "10.0.0.1"))}
-    assert load_settings(flags).controller.metrics_host == "10.0.0.1"
-    assert _errors(flags=flags | {"alerts": {"metrics_host": "10.0.0.2"}}) == (
-        "alerts.metrics_host is now called run.metrics_host, which is given as well: remove the old name",
-    )
-
-
 def test_when_the_share_is_lowered_is_a_error_if_it_may_not_be() -> None:
     """share_min 1, the default, switches this off."""
     (error,) = _errors(flags={"controller": {"sampling": {"deliveries_max": 500}}})
@@ -240,7 +227,7 @@ def test_there_are_few_settings() -> None:
 
 
 def test_quiet_hours_may_name_a_severity() -> None:
-    """Alerts below it wait, below critical unless another is named; the former setting is answered with the text."""
+    """Alerts below it wait, below critical unless another is named."""
     alerts = load_settings({"alerts": {"quiet_hours": "22:00-07:00 UTC below warning"}}).alerts
     assert (alerts.quiet_span, alerts.quiet_below) == ("22:00-07:00 UTC", "warning")
     assert load_settings({"alerts": {"quiet_hours": "22:00-07:00 UTC"}}).alerts.quiet_below == "critical"
@@ -248,8 +235,6 @@ def test_quiet_hours_may_name_a_severity() -> None:
         "alerts: quiet_hours is '22:00-07:00 UTC below all': the severity after 'below' must be one of info, warning, "
         "critical",
     )
-    (error,) = _errors(flags={"alerts": {"quiet_below": "warning"}})
-    assert error.startswith("alerts.quiet_below is now given by alerts.quiet_hours: write it like ")
 
 
 def test_assignments_make_nested_tables() -> None:
@@ -334,20 +319,6 @@ def test_a_secret_is_a_reference_in_every_record(tmp_path: Path) -> None:
     for each in shown:
         assert "hunter2" not in each
         assert str(password) in each
-
-
-def test_a_variable_with_a_password_may_be_named_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From any source, for one release."""
-    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
-    monkeypatch.setenv("REGRAFT_KAFKA__SECURITY__PASSWORD_VARIABLE", "KAFKA_PASSWORD")
-    login = {"tls": True, "mechanism": "PLAIN", "username": "regraft"}
-    settings = load_settings({"kafka": {"security": login}})
-    assert settings.kafka.security.password == "hunter2"
-    assert settings.kafka.security.variables == ("KAFKA_PASSWORD",)
-    assert "hunter2" not in settings_text(settings)
-    monkeypatch.setenv("VIEW", "hunter3")
-    view = {"url": "redis://valkey", "security": {"password_variable": "VIEW", "key_password_variable": "none"}}
-    assert load_settings({"kafka": {"security": login}, "redis": view}).redis.security.password == "hunter3"
 
 
 def test_commands_reach_the_same_servers_by_a_file(tmp_path: Path) -> None:
