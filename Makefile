@@ -13,7 +13,7 @@ JAVA_STAMP := .venv/java-$(shell cat $(LOCKS) infra/local/train_start.py | sha25
 DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock lab/pyproject.toml | sha256sum | cut -c1-16)
 # Compiled again when its sources have changed; `make clean` leaves it.
 SEARCH_STAMP := .venv/search-$(shell cat requirements.lock regraft/overlay/tree/compiled_*.py | sha256sum | cut -c1-16)
-INSTALL := infra/tools/install_packages.py
+INSTALL := tests/house/install_packages.py
 
 # Tests start hundreds of processes: with this, each would compile again what the others have compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -94,7 +94,7 @@ demo: setup ## Run the whole loop on real input; results come to out/demo/
 	$(BIN)/regraft demo
 
 docs: setup .venv-docs/set-up ## Build the documents as a site in out/site/; fails where a link leads nowhere
-	$(BIN)/python -m regraft.infra.tools.build_site .venv-docs/bin/mkdocs
+	$(BIN)/python -m tests.house.build_site .venv-docs/bin/mkdocs
 
 .venv-docs/set-up: requirements-docs.lock
 	$(PYTHON) -m venv .venv-docs
@@ -105,7 +105,7 @@ doctor: setup ## Say what is there, what is missing, what to do
 	$(BIN)/regraft doctor
 
 pin-images: setup ## Write the digests of others' images into Dockerfile, compose file and manifests (asks Docker)
-	$(BIN)/python -m regraft.infra.tools.pin_images
+	$(BIN)/python -m tests.house.pin_images
 
 clean: ## Remove results and tool caches; .venv, .cache (Java, jars) and the compiled search stay
 	rm -rf out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

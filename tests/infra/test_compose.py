@@ -181,7 +181,7 @@ def test_nothing_is_installed_that_is_not_locked() -> None:
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     needed = {re.split(r"[<>=~! ]", each)[0] for each in backend} | {"editables"}  # hatchling requests it at build time
     assert needed <= locked
-    assert "--require-hashes" in (ROOT / "infra" / "tools" / "install_packages.py").read_text()
+    assert "--require-hashes" in (ROOT / "tests" / "house" / "install_packages.py").read_text()
     for file in ("Makefile", "infra/Dockerfile"):
         installs = re.findall(r"^.*(?:pip install|INSTALL\)) .*$", (ROOT / file).read_text(), re.MULTILINE)
         assert len(installs) == {"Makefile": 5, "infra/Dockerfile": 2}[file], file

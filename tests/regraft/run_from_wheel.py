@@ -44,7 +44,7 @@ def make_environment(directory: Path, wheel: Path, *, borrow: bool) -> Path:
     else:
         install = [
             str(python),
-            str(CHECKOUT / "infra" / "tools" / "install_packages.py"),
+            str(CHECKOUT / "tests" / "house" / "install_packages.py"),
             str(CHECKOUT / "requirements.lock"),
         ]
         subprocess.run(install, check=True)

@@ -1,5 +1,4 @@
-"""Lay out the documents and the files that they link to, and build the site: ``python -m
-regraft.infra.tools.build_site``.
+"""Lay out the documents and the files that they link to, and build the site: ``python -m tests.house.build_site``.
 
 The exit code is 1 if a link or an anchor is broken. MkDocs does the rest, in a separate environment (``make docs``).
 """

@@ -1,4 +1,4 @@
-"""Install locked packages and show the progress: ``python infra/tools/install_packages.py LOCK [LOCK ...]``.
+"""Install locked packages and show the progress: ``python tests/house/install_packages.py LOCK [LOCK ...]``.
 
 The script imports nothing of the project because nothing is installed yet. It returns pip's exit code, and shows pip's
 last lines if that is not 0.

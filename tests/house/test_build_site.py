@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from regraft.infra.tools.build_site import ROOT, lay_out
+from tests.house.build_site import ROOT, lay_out
 
 
 def test_each_page_of_the_site_is_laid_out_with_what_it_links_to(tmp_path: Path) -> None:

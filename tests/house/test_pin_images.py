@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.tools import pin_images
-from regraft.infra.tools.pin_images import IMAGE, ROOT, NoDigestError, ask_docker, files_with_images, pinned
+from tests.house import pin_images
+from tests.house.pin_images import IMAGE, ROOT, NoDigestError, ask_docker, files_with_images, pinned
 
 PINNED = re.compile(r"@sha256:[0-9a-f]{64}")
 DIGEST = f"sha256:{'0a' * 32}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.tools.install_packages import WAIT_LINE_INTERVAL_S, count_packages, main, progress_lines, show_lines
+from tests.house.install_packages import WAIT_LINE_INTERVAL_S, count_packages, main, progress_lines, show_lines
 
 LOCK = "numpy==2.3.0 \\\n    --hash=sha256:00\nwin==1 ; sys_platform == 'win32' \\\n    --hash=sha256:01\n"
 

@@ -1,1 +1,0 @@
-"""Programs that run outside the product: installation, image digests, the documents as a site."""
