@@ -58,12 +58,12 @@ class NodeSettings:
     connector_key_file: Annotated[Path | None, "private key of that certificate"] = None
     connector_api: Annotated[
         str | None,
-        "RabbitMQ's management interface, EMQX's REST interface or NATS's monitoring port, such as "
+        "RabbitMQ's management interface or NATS's monitoring port, such as "
         "http://127.0.0.1:15672. With it, node.connector names the NATS client port",
     ] = None
     connector_api_user: Annotated[
         str | None,
-        "user at that interface, for EMQX an API key; none for connector_user with RabbitMQ, else for no login",
+        "user at that interface; none for connector_user with RabbitMQ, else for no login",
     ] = None
     connector_api_password_file: Annotated[
         Path | None,

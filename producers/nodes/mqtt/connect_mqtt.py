@@ -5,15 +5,19 @@ What it does belongs to :mod:`producers.nodes.mqtt.mqtt_connector`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from regraft.infra.process.find_extras import require_extras
 from regraft.producers.connector_settings import ConnectorSettings
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.connectors.connector_spec import ConnectorContext, ConnectorSpec
 from regraft.producers.workloads.stock_settings import too_small
+
+if TYPE_CHECKING:
+    from regraft.producers.node_settings import NodeSettings
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,12 @@ class MqttSettings(ConnectorSettings):
         return too_small([("session_s", self.session_s, 0.0, "no session ends before its client has left")])
 
 
+def _node_errors(node: NodeSettings, settings: MqttSettings) -> Iterator[str]:
+    """Return an error for an interface, since a node asks none of an MQTT broker."""
+    if node.connector_api is not None:
+        yield "connector_api is given, but what MQTT clients want is in Mosquitto's log, or connectors.mqtt.filters"
+
+
 def connect_mqtt(context: ConnectorContext, settings: MqttSettings) -> Connector:
     """Return the connector to an MQTT broker."""
     require_extras("A connector to an MQTT broker", "mqtt")
@@ -57,7 +67,6 @@ def connect_mqtt(context: ConnectorContext, settings: MqttSettings) -> Connector
         is_durable=settings.durable_session,
         interest_file=context.state_file,
         log_file=settings.log_file,
-        api=context.api,
         tls=context.tls,
         overlay=context.overlay,
     )
@@ -70,4 +79,5 @@ SPEC = ConnectorSpec(
     connect=connect_mqtt,
     broker="an MQTT broker",
     form="mqtt://HOST:PORT",
+    node_errors=_node_errors,
 )

@@ -105,8 +105,8 @@ class MosquittoReports:
         if not self.is_understood:
             return (
                 "does not report what its clients want: let Mosquitto `log_dest topic` with `log_type subscribe`, "
-                f"`log_type unsubscribe` and `log_type notice`, and let this client read {LOG_TOPIC}#; for EMQX, give "
-                "node.connector_api; for any other broker name the filters in connectors.mqtt.filters"
+                f"`log_type unsubscribe` and `log_type notice`, and let this client read {LOG_TOPIC}#; for any other "
+                "broker name the filters in connectors.mqtt.filters"
             )
         return (
             f"reports what its clients subscribe to, but not {', nor '.join(self.missing)}: their subscriptions would "

@@ -1,6 +1,6 @@
 """The connector to an MQTT 5 broker: a client that receives everything published there, and the broker's log.
 
-In: the broker's address, its log file or HTTP interface, and filters if neither exists. Out: interest and messages.
+In: the broker's address, its log file, and filters if its log is not readable. Out: interest and messages.
 Messages belong to :mod:`producers.nodes.mqtt.mqtt_messages`, interest to :mod:`producers.nodes.mqtt.mqtt_interest`, the
 connection to :mod:`producers.nodes.mqtt.mqtt_session`.
 
@@ -23,14 +23,12 @@ import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from regraft.producers.nodes.connectors.agent_line import AgentLine
-from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, NoteLine
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses, RetryPause
 from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT
 from regraft.producers.nodes.connectors.kept_connector import KeptConnector
 from regraft.producers.nodes.connectors.look_for_nodes import loop_error
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
-from regraft.producers.nodes.mqtt.ask_emqx import learn_first, learn_interest
 from regraft.producers.nodes.mqtt.mosquitto_reports import MosquittoReports, comes_true, knocking
 from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt.mqtt_messages import fields_for, message_of
@@ -66,7 +64,7 @@ class MqttConnector(KeptConnector):
     that ``is_durable`` resumes the session of the node's former incarnation, and acknowledges a message only once it is
     safe. ``interest_file`` keeps what clients want for the node's next incarnation, because the broker does not report
     it again. Subscriptions made while nobody listened are only in the broker's ``log_file``, None if it cannot be read
-    from here. EMQX has no such log: its ``api`` is polled.
+    from here.
     """
 
     def __init__(
@@ -81,7 +79,6 @@ class MqttConnector(KeptConnector):
         is_durable: bool = False,
         interest_file: Path | None = None,
         log_file: Path | None = None,
-        api: BrokerApi | None = None,
         tls: ssl.SSLContext | None = None,
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
@@ -90,7 +87,6 @@ class MqttConnector(KeptConnector):
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
         self._retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")
         self._retained = RetainedTopics(lambda _subject, _wanted: None, None, self.counts)
-        self._api = api
         self._own = f"regraft-{safe_name(name)}"
         self._client_id = self._own if is_durable else f"{self._own}-{secrets.token_hex(4)}"
         self._reports = MosquittoReports(name, (self._client_id, user), log_file, self.counts)
@@ -133,23 +129,10 @@ class MqttConnector(KeptConnector):
 
     async def _settle(self) -> None:
         """Look for other nodes, and learn what clients want; raise ConnectorError if nothing reports it."""
-        loop = asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._maintain()))
+        self._tasks.append(asyncio.get_running_loop().create_task(self._maintain()))
         await self._search.look()
-        if self._api is None or self._interest is None:
-            await self._catch_up_first()
-            await self._await_reports()
-            return
-        try:
-            await learn_first(self._api, self._interest, LOG_S_MAX)
-        except NoAnswerError as error:
-            raise ConnectorError(
-                f"{error}: node.connector_api must be the address of EMQX's REST interface, "
-                "node.connector_api_user one of its API keys and node.connector_api_password_file the file with that "
-                "key's secret"
-            ) from error
-        ask = partial(learn_interest, self._api, self._interest)
-        self._tasks.append(loop.create_task(keep_asking(ask, self._name)))
+        await self._catch_up_first()
+        await self._await_reports()
 
     def _advice(self) -> str:
         return (
@@ -290,15 +273,14 @@ class MqttConnector(KeptConnector):
         # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
         reporting = [TopicFilter(each, max_qos=log_qos) for each in (f"{LOG_TOPIC}#", own_filter)]
-        reasons = await self._session.subscribe([*(reporting if self._api is None else ()), all_of()])
+        reasons = await self._session.subscribe([*reporting, all_of()])
         if reasons[-1].value >= FAILED:
             reason = f"may not subscribe to #: {reasons[-1].name}"
             log.warning("connector_refused", broker=self._name, reason=reason)
             raise ConnectionError(reason)
         self._is_subscribed = True
         self._line.ask_all()
-        if self._api is None:
-            self._session.unsubscribe(own_filter)
+        self._session.unsubscribe(own_filter)
         if self._first is None or self._first.done():
             await self._look_again()
         self._catch_up()

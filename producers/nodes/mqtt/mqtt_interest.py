@@ -2,8 +2,7 @@
 broker.
 
 In: configured filters; who subscribes, unsubscribes, connects and disconnects, as the entries of Mosquitto's log say
-(:mod:`producers.nodes.mqtt.mosquitto_reports`); or all subscriptions, as EMQX lists them. Out: subjects that become
-wanted, and that no longer are.
+(:mod:`producers.nodes.mqtt.mosquitto_reports`). Out: subjects that become wanted, and that no longer are.
 
 The session of a client that disconnects may last, and no broker reports for how long: what it wanted stays wanted for
 ``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
@@ -92,7 +91,6 @@ class MqttInterest:
         self._session_s = session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._own_names: set[str] = set()  # Further ones.
-        self._refused: set[str] = set()  # Invalid filters; each is refused once, however often it is listed.
         self._clients: dict[str, _Client] = {}
         self._filter_count = self._beside_count = 0
         self._bracketed: dict[str, None] = {}  # Names seen that end as if an address followed them.
@@ -205,26 +203,6 @@ class MqttInterest:
             for wanted in filters:
                 self._want(name, wanted)
 
-    def replace(self, known: Mapping[str, Iterable[str]]) -> bool:
-        """Replace what clients want, adding before removing, so that a subject in both stays wanted throughout.
-
-        Return False if the node itself is not among those that want something.
-        """
-        there = {name: set(filters) for name, filters in known.items() if not self._is_own(name)}
-        for name, filters in there.items():
-            for wanted in sorted(filters - self._refused):
-                try:
-                    self._want(name, wanted)
-                except TopicError as error:
-                    self._refuse(wanted, error)
-        for name, client in list(self._clients.items()):
-            client.waiting.clear()
-            for wanted in sorted(client.filters - there.get(name, set())):
-                self._end(client, wanted)
-            if not client.filters and not client.beside:
-                del self._clients[name]
-        return len(there) < len(known)
-
     def handle(self, kind: str, entry: str, now_s: float) -> None:
         """Process an entry of the broker's log, without its time; skip one that does not concern interest."""
         match kind:
@@ -265,8 +243,6 @@ class MqttInterest:
                 self._refuse(wanted, error)
 
     def _refuse(self, wanted: str, error: TopicError) -> None:
-        if len(self._refused) < REFUSED_MAX:
-            self._refused.add(wanted)
         self.counts["bad_filter"] += 1
         log.warning("interest_refused", reason=str(error))
 

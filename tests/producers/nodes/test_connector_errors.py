@@ -98,6 +98,10 @@ def test_every_connector_has_a_table_of_its_own() -> None:
             {"connector": "amqp://h", "connector_api": "file:///etc/passwd"},
             "connector_api is 'file:///etc/passwd': it must be",
         ),
+        (
+            {"connector": "mqtt://h", "connector_api": "http://h:18083"},
+            "connector_api is given, but what MQTT clients want is in Mosquitto's log, or connectors.mqtt.filters",
+        ),
         ({"connector": "amqp://h", "connector_api_user": "me"}, "connector_api_user is given without connector_api"),
         (
             {"connector": "amqp://h", "connector_api": "http://h", "connector_api_password_file": Path("p")},

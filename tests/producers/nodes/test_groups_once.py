@@ -105,8 +105,10 @@ def test_shared_subscriptions_and_queues_count_as_groups() -> None:
     """Those of the setting are reported for their group, and end as they began; others want what they always did."""
     seen: list[tuple[str, bool]] = []
     mqtt = MqttInterest(lambda *each: seen.append(each), "regraft", 60, Counter(), frozenset({"g"}))
-    mqtt.replace({"c": ["$share/g/job/+", "$share/h/job/#"]})
-    mqtt.replace({})
+    for filter_ in ("$share/g/job/+", "$share/h/job/#"):
+        mqtt.handle("M/subscribe", f"c 0 {filter_}", 0.0)
+    for filter_ in ("$share/g/job/+", "$share/h/job/#"):
+        mqtt.handle("M/unsubscribe", f"c {filter_}", 0.0)
     assert [one for one, is_wanted in seen if is_wanted] == ["job.* g", "job", "job.>"]
     assert sorted(one for one, is_wanted in seen if not is_wanted) == ["job", "job.* g", "job.>"]
     seen.clear()

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.mqtt.mqtt_headers import MqttFields, block_of, fields_of
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
-from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
 from tests.wait_until import PATIENCE_S
 
@@ -328,70 +326,6 @@ def test_a_filter_that_is_none_is_named() -> None:
     """An invalid filter is named with what to do."""
     with pytest.raises(ConnectorError, match=r"connectors\.mqtt\.filters: 'a#'"):
         asyncio.run(MqttConnector("mqtt://127.0.0.1:1", "b01", filters=["a#"]).start(lambda *_: None, lambda _: None))
-
-
-def test_emqx_is_asked_for_the_interest_of_clients(
-    run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """What EMQX lists is wanted while it is listed; a failed request ends nothing, nor does the end of the broker.
-
-    The broker is a Mosquitto that reports nothing, the list that of the stand-in.
-    """
-    monkeypatch.setattr("regraft.producers.nodes.connectors.ask_api.POLL_S", 0.02)
-    emqx = EmqxList()
-    kept = tmp_path / "interest.json"
-    kept.write_text('{"gone": ["left/since"]}')
-
-    with emqx.serving() as url:
-
-        async def steps(site: MqttSite) -> None:
-            emqx.subscriptions = [("c", "a/#"), ("regraft-b01-0123abcd", "#")]
-            await site.open()
-            assert site.received.wanted == {"a", "a.>"}
-            emqx.subscriptions.append(("d", "$share/g/x/+"))
-            await until(lambda: site.received.wanted == {"a", "a.>", "x.*"})
-            emqx.subscriptions = [("d", "$share/g/x/+")]
-            await until(lambda: site.received.wanted == {"x.*"})
-            emqx.is_broken = True
-            asked = emqx.asked
-            await until(lambda: emqx.asked > asked + 2)
-            cut(site.connector)
-            await until(lambda: site.connector.is_open)
-            assert site.received.wanted == {"x.*"}
-            emqx.is_broken, emqx.subscriptions = False, [("d", "y")]
-            await until(lambda: site.received.wanted == {"y"})
-            client = await site.client()
-            await client.publish("b", b"1", qos=1)
-            await until(lambda: [message.payload for message in site.received.messages] == [b"1"])
-
-        run_site(steps, is_plain=True, api=BrokerApi(url, KEY, SECRET), interest_file=kept)
-
-
-def test_the_connector_stays_closed_if_emqx_gives_no_list(run_site: Callable[..., None]) -> None:
-    """A key that EMQX does not accept is reported at the start, with what to give."""
-    with EmqxList().serving() as url:
-
-        async def steps(site: MqttSite) -> None:
-            with pytest.raises(
-                ConnectorError, match=r"401.*node\.connector_api_user.*API keys.*node\.connector_api_password_file"
-            ):
-                await site.open()
-
-        run_site(steps, is_plain=True, api=BrokerApi(url, KEY, "wrong"))
-
-
-def test_the_list_of_another_emqx_is_refused(run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list without the node itself is not that of its broker, however right it looks."""
-    monkeypatch.setattr("regraft.producers.nodes.mqtt.mqtt_connector.LOG_S_MAX", 0.3)
-    emqx = EmqxList()
-    emqx.subscriptions = [("c", "a/#"), ("regraft-b02-0123abcd", "#")]
-    with emqx.serving() as url:
-
-        async def steps(site: MqttSite) -> None:
-            with pytest.raises(ConnectorError, match="does not list this node's own subscription"):
-                await site.open()
-
-        run_site(steps, is_plain=True, api=BrokerApi(url, KEY, SECRET))
 
 
 def test_a_busy_node_hands_over_many_messages_in_each_turn(run_site: Callable[..., None]) -> None:
