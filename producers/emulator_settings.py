@@ -18,7 +18,7 @@ from regraft.producers.emulator.outage_schedule import EMULATED_KINDS, Chaos, Ou
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, text_errors, with_texts
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
-from regraft.schemas.sampled_blocks import Sampling, sampling_errors
+from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 EMULATED, NATS, MQTT, AMQP = "emulated", "nats", "mqtt", "amqp"
@@ -182,35 +182,18 @@ class EmulatorSettings:
     def errors(self) -> list[str]:
         """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
         errors = too_small(
-            [
-                ("control_service_ms", self.control_service_ms, 0.0, "a time cannot be negative"),
-                ("queue_length_max", self.queue_length_max, 1, "a broker needs space for one message"),
-                ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
-                ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from the model"),
-                ("candidate_probes_per_s", self.candidate_probes_per_s, 0.0, "0 for no such probes"),
-                ("subscribers_reported_max", self.subscribers_reported_max, 0, "0 reports none separately"),
-                ("settle_s", self.settle_s, 10.0, "notifications cross many links"),
-                ("drain_s_max", self.drain_s_max, 1.0, "the last notifications need time to arrive"),
-                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to recover"),
-                ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
-            ]
+            [("subscribers_reported_max", self.subscribers_reported_max, 0, "0 reports none separately")]
         )
         for name, value in (("bootstrap", self.bootstrap), ("namespace", self.namespace)):
             if not value.strip():
                 errors.append(f"{name} is empty: name the Kafka servers as host:port and a prefix for the topics")
         if self.link_bytes_per_ms is not None and self.link_bytes_per_ms <= 0:
             errors.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: must be above 0, or none for no limit")
-        if self.flush_ms > 1_000:
-            errors.append(
-                f"flush_ms is {self.flush_ms:g}: must be at most 1000, because a batch must not span a whole window"
-            )
         if self.detours not in set(Detours):
             errors.append(f"detours is {self.detours!r}: must be one of {', '.join(Detours)}")
-        errors += sampling_errors(self.sample_counts_s, self.sample_run)
         errors += self._broker_errors() + self._outage_errors()
         errors += port_errors(self.metrics_port)
-        errors += [f"workload.{error}" for error in self.workload.errors()]
-        return errors + [f"checkins.{error}" for error in self.checkins.errors()]
+        return errors + [f"workload.{error}" for error in self.workload.errors()]
 
     def _broker_errors(self) -> list[str]:
         if self.brokers not in BROKERS:
@@ -226,11 +209,8 @@ class EmulatorSettings:
             [
                 ("chaos_every_s", 1.0 if self.chaos_every_s is None else self.chaos_every_s, 0.1, "pauses need time"),
                 ("chaos_for_s", self.chaos_for_s, 0.1, "an outage needs time"),
-                ("outage_notice_ms", self.outage_notice_ms, 0.0, "a time cannot be negative"),
             ]
         )
-        if not 0 < self.chaos_down_share_max < 1:
-            errors.append(f"chaos_down_share_max is {self.chaos_down_share_max:g}: must be between 0 and 1")
         unknown = [kind for kind in self.chaos_kinds if kind not in set(OutageKind)]
         if unknown or not self.chaos_kinds:
             errors.append(

@@ -15,9 +15,8 @@ from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.process.serve_metrics import port_errors
 from regraft.producers.connector_settings import ConnectorSettings
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
-from regraft.producers.workloads.stock_settings import too_small
 from regraft.schemas.safe_names import safe_name
-from regraft.schemas.sampled_blocks import Sampling, sampling_errors
+from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
@@ -167,21 +166,7 @@ class NodeSettings:
 
     def errors(self) -> list[str]:
         """Return every error as one sentence with the value, the limit and what to do; empty if there is none."""
-        errors = too_small(
-            [
-                ("flush_ms", self.flush_ms, 10.0, "each flush is a Kafka record"),
-                ("command_poll_ms", self.command_poll_ms, 1.0, "each poll takes time from messages"),
-                ("link_bytes_max", self.link_bytes_max, 1 << 20, "one message may have that size"),
-                ("link_silence_ms_max", self.link_silence_ms_max, 100.0, "links are probed five times in it"),
-                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to recover"),
-                ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
-            ]
-        )
-        if self.flush_ms > 1_000:
-            errors.append(
-                f"flush_ms is {self.flush_ms:g}: must be at most 1000, because a batch must not span a whole window"
-            )
-        errors += sampling_errors(self.sample_counts_s, self.sample_run)
+        errors = []
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
             errors.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")

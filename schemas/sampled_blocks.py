@@ -108,18 +108,6 @@ def share_text(share: float) -> str:
     return f"1 of {round(1 / share)} notifications" if share < 1 else "all notifications"
 
 
-def sampling_errors(counts_s: int, run: int) -> list[str]:
-    """Return what is wrong with how a sample is taken, one sentence each."""
-    errors = []
-    if counts_s < 1:
-        errors.append(f"sample_counts_s is {counts_s}: must be at least 1, because deliveries are reported per second")
-    if run not in RUNS:
-        errors.append(
-            f"sample_run is {run}: must be one of {', '.join(map(str, sorted(RUNS)))}, a block of telemetry or a part"
-        )
-    return errors
-
-
 def rule_of_counts(block: int) -> SampleRule | None:
     """Return the rule encoded in the block of a counts cell, or None for any other block."""
     if block < COUNTS_BLOCK_MIN:

@@ -229,7 +229,6 @@ class StreamingSettings:
             for name, value, least, advice in (
                 ("grace_ms", self.grace_ms, 0, "it is a duration in ms"),
                 ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
-                ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
                 ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
                 ("shards", self.shards, 0, "each is kept by a task; 0 chooses by the number of brokers"),

@@ -120,8 +120,8 @@ def test_the_status_is_written_atomically(tmp_path: Path) -> None:
 
 def test_wrong_settings_stop_the_start(tmp_path: Path) -> None:
     """All errors are reported before anything is opened."""
-    wrong = EmulatorSettings("", tmp_path / "inventory.json", queue_length_max=0)
-    with pytest.raises(ValueError, match=r"queue_length_max is 0.*bootstrap is empty"):
+    wrong = EmulatorSettings("", tmp_path / "inventory.json", subscribers_reported_max=-1)
+    with pytest.raises(ValueError, match=r"subscribers_reported_max is -1.*bootstrap is empty"):
         run_emulator(wrong, threading.Event())
 
 

@@ -14,7 +14,6 @@ from regraft.schemas.sampled_blocks import (
     Sampling,
     rule_of_counts,
     sample_masks,
-    sampling_errors,
     share_error,
 )
 
@@ -54,8 +53,6 @@ def test_blocks_of_counts_encode_their_rule() -> None:
 
 def test_a_share_that_is_not_a_power_of_two_is_refused() -> None:
     """The message names the value and the allowed ones."""
-    assert sampling_errors(5, 4) == sampling_errors(1, 64) == []
-    assert len(sampling_errors(0, 5)) == 2
     assert share_error(1.0) == share_error(0.125) == ""
     assert "0.3: 1 for all, or 0.5, 0.25, 0.125" in share_error(0.3)
     assert share_error(0.0)

@@ -55,15 +55,12 @@ class PlacementSettings(PlannerSettings):
     def errors(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
         errors = super().errors()
-        for name in ("user_load_weight", "user_utility_min"):
-            if not 0 <= getattr(self, name) < math.inf:
-                errors.append(f"{name} is {getattr(self, name)}: must be at least 0")
+        if not 0 <= self.user_utility_min < math.inf:
+            errors.append(f"user_utility_min is {self.user_utility_min}: must be at least 0")
         if self.user_cluster_brokers < 1:
             errors.append(
                 f"user_cluster_brokers is {self.user_cluster_brokers}: must be at least 1, which is a single broker"
             )
-        if self.users_moved_max < 1:
-            errors.append(f"users_moved_max is {self.users_moved_max}: must be at least 1, or no user could move")
         return errors
 
 

@@ -33,15 +33,6 @@ class ReliefSettings(PlannerSettings):
     # The share of its load on such links that a publisher's move must remove.
     relief_share_min: float = 0.2
 
-    def errors(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        errors = []
-        if self.congested_windows < 1:
-            errors.append(f"congested_windows is {self.congested_windows}: must be at least 1")
-        if not 0 < self.relief_share_min <= 1:
-            errors.append(f"relief_share_min is {self.relief_share_min:g}: must be above 0 and at most 1")
-        return errors
-
 
 def relieve_links_scot(
     state: ScotState, settings: ReliefSettings, context: PlannerContext, rng: random.Random

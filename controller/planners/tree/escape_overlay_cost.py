@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.propose_overlay import escape_proposals
-from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
@@ -22,10 +21,6 @@ class EscapeSettings(PlannerSettings):
 
     # Bounds the kicks. 1e7, some 50 ms at 40 and at 100 brokers: an overlay is kicked again in each window.
     escape_words_max: int = 10_000_000
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        return super().errors() + values_below(self, {"escape_words_max": 0})
 
 
 def escape_overlay_cost(

@@ -19,7 +19,6 @@ from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.move_single import single_moves
 from regraft.controller.planners.tree.steps.propose_overlay import overlay_proposals
-from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec, emptying_proposal
 from regraft.overlay.tree.group_moves import group_move_changes_per_s
@@ -60,10 +59,7 @@ class PackingSettings(PlannerSettings):
         errors = super().errors()
         if not 0 <= self.detour_ms_max < math.inf:
             errors.append(f"detour_ms_max is {self.detour_ms_max}: must be at least 0, or no user could move")
-        if not 0 <= self.saving_share_min < 1:
-            errors.append(f"saving_share_min is {self.saving_share_min}: must be at least 0 and below 1")
-        least = {"evaluations_max": 0, "single_max": 0, "search_words_max": 1, "escape_words_max": 0}
-        return errors + values_below(self, least)
+        return errors
 
 
 def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext, rng: random.Random) -> list[Proposal]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.move_single import single_moves
-from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
@@ -28,15 +26,6 @@ class PlaceClientsSettings(PlannerSettings):
     saving_share_min: float = 0.0005
     # Clients moved in one call. Default 8.
     clients_max: int = 8
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        errors = super().errors()
-        if not 0 <= self.detour_ms_max < math.inf:
-            errors.append(f"detour_ms_max is {self.detour_ms_max}: must be at least 0, or no client could move")
-        if not 0 < self.saving_share_min < 1:
-            errors.append(f"saving_share_min is {self.saving_share_min}: must be above 0 and below 1")
-        return errors + values_below(self, {"clients_max": 0})
 
 
 def place_clients_cost(

@@ -29,13 +29,6 @@ class PrioritySettings(SessionSettings, OrderSettings):
     # their cost.
     grape_priority: Priority = "load"
 
-    def errors(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        errors = super().errors()
-        if self.grape_priority not in ("load", "delay"):
-            errors.append(f"grape_priority is {self.grape_priority!r}: must be load or delay")
-        return errors
-
 
 def relocate_publisher_grape(
     state: TreeState, settings: PrioritySettings, context: TreeContext, rng: random.Random

@@ -5,7 +5,6 @@ In: the state over a horizon. Out: a proposal for each publisher whose closest b
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,18 +40,6 @@ class TraceSettings(OrderSettings):
     pop_traces_max: int = 50
     # W of Cheung09, its 60 s.
     pop_window_s: float = 60.0
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        errors = super().errors()
-        for name in ("pop_traces_min", "pop_traces_max"):
-            if getattr(self, name) < 1:
-                errors.append(f"{name} is {getattr(self, name)}: must be at least 1, or a publisher is never measured")
-        if not 0 < self.pop_window_s < math.inf:
-            errors.append(
-                f"pop_window_s is {self.pop_window_s}: must be above 0, because it is the period that bounds tracing"
-            )
-        return errors
 
 
 def relocate_publisher_pop(

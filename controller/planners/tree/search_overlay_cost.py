@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.propose_overlay import overlay_proposals
-from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
@@ -24,13 +23,6 @@ class OverlaySearchSettings(PlannerSettings):
     search_words_max: int = 1_000_000_000
     # The same for kicks after them. Default 1e8, some 100 ms compiled, 600 ms with numpy.
     escape_words_max: int = 100_000_000
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        errors = super().errors()
-        if self.search_words_max < 1:
-            errors.append(f"search_words_max is {self.search_words_max}: must be at least 1, or there is no search")
-        return errors + values_below(self, {"escape_words_max": 0})
 
 
 def search_overlay_cost(

@@ -10,7 +10,6 @@ from regraft.controller.planners.tree.steps.escape_links import escape
 from regraft.controller.planners.tree.steps.price_every_tree import BROKERS_MAX, best_tree
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend, is_worth_its_frailty
-from regraft.controller.settings.decision_settings import values_below
 from regraft.controller.settings.planner_settings import PlannerSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.overlay_configuration import Link
@@ -32,13 +31,6 @@ class SearchSettings(PlannerSettings):
     search_words_max: int = 4_000_000_000
     # The same once no single swap helps. Default 3e7, some 60 ms compiled, 150 ms with numpy.
     escape_words_max: int = 30_000_000
-
-    def errors(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        errors = super().errors()
-        if self.search_words_max < 1:
-            errors.append(f"search_words_max is {self.search_words_max}: must be at least 1, or there is no search")
-        return errors + values_below(self, {"escape_words_max": 0})
 
 
 def swap_links_cost(
