@@ -25,10 +25,9 @@ from regraft.schemas.plan import Plan
 from regraft.schemas.state import WindowClosed
 from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WINDOWS
 from regraft.settings.fixed_settings import fixed_values, with_recorded
-from regraft.settings.named_tables import planner_models
 from regraft.settings.read_sources import Flags, merged
-from regraft.settings.run_settings import Settings, load_settings, section_models
-from regraft.settings.settings_model import SettingsModel
+from regraft.settings.recorded_settings import present_settings
+from regraft.settings.run_settings import Settings, load_settings
 
 APPLIED_SECTIONS = ("streaming", "controller")
 # Settings that belong to the recorded machine and do not affect decisions.
@@ -54,38 +53,14 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
     recorded: Mapping[str, Any] = {}
     if file is None:
         recorded = {section: _decisive(values) for section, values in recording.info.settings.items()}
-        for section in APPLIED_SECTIONS:
-            tables[section] = _known(recorded.get(section, {}), section_models()[section], section, unknown)
-        planners = recorded.get("planners", {})
-        models = planner_models(planners)
-        for name, values in planners.items():
-            if name in models:
-                tables.setdefault("planners", {})[name] = _known(values, models[name], f"planners.{name}", unknown)
-            else:
-                unknown.append(f"planners.{name}")
-        for name in ("seed",):
-            if name in recorded.get("run", {}):
-                tables.setdefault("run", {})[name] = recorded["run"][name]
+        tables, unknown = present_settings(recorded, APPLIED_SECTIONS)
+        if "seed" in recorded.get("run", {}):
+            tables["run"] = {"seed": recorded["run"]["seed"]}
     for section, values in flags.items():
         tables[section] = merged(tables.get(section, {}), values)
     settings = load_settings(tables, file)
     constants = fixed_values(settings)
     return with_recorded(settings, recorded), [name for name in unknown if name not in constants]
-
-
-def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in recorded.items():
-        field = model.model_fields.get(name)
-        if name in LEFT_OUT:
-            continue
-        if field is None:
-            unknown.append(f"{path}.{name}")
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, SettingsModel):
-            values[name] = _known(value, field.annotation, f"{path}.{name}", unknown)
-        else:
-            values[name] = value
-    return values
 
 
 def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | None = None) -> DecisionInputs:

@@ -17,8 +17,9 @@ from regraft.settings.named_tables import planner_models
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.read_sources import Flags, merged
 from regraft.settings.run_settings import Settings, SettingsError, load_settings, section_models
+from regraft.settings.settings_model import SettingsModel
 
-SECTIONS = ("run", "demo", "emulator", "streaming", "controller", "planners")
+SECTIONS = ("run", "demo", "emulator", "streaming", "controller")
 
 
 def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> Settings:
@@ -27,13 +28,10 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     Recorded settings that this version does not know are left out. Raises SettingsError, also if a planner does not
     suit the overlay.
     """
-    defaults = {name: model().model_dump() for name, model in section_models().items()}
     tables = dict(info.settings)
     if "emulator" in tables:
         tables["emulator"] = _with_texts(tables["emulator"])
-    models = planner_models(tables.get("planners", {}))
-    defaults["planners"] = {name: model().model_dump() for name, model in models.items()}
-    recorded = {name: _known(tables[name], defaults[name]) for name in SECTIONS if name in tables}
+    recorded, _ = present_settings(tables, SECTIONS)
     ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
     chosen = merged(merged(recorded, flags), {"controller": ours})
     settings = with_recorded(load_settings(chosen), tables)
@@ -41,6 +39,23 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     if errors:
         raise SettingsError([f"controller: {error}" for error in errors])
     return settings
+
+
+def present_settings(
+    recorded: Mapping[str, Mapping[str, Any]], sections: Sequence[str]
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the recorded settings of sections and planners that still are settings, and the names of all others."""
+    unknown: list[str] = []
+    models = section_models()
+    tables = {name: _present(recorded[name], models[name], name, unknown) for name in sections if name in recorded}
+    planners = recorded.get("planners", {})
+    own = planner_models(planners)
+    for name, values in planners.items():
+        if name in own:
+            tables.setdefault("planners", {})[name] = _present(values, own[name], f"planners.{name}", unknown)
+        else:
+            unknown.append(f"planners.{name}")
+    return tables, unknown
 
 
 def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:
@@ -52,7 +67,7 @@ def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:
         return "the recording does not hold the settings of an emulator"
     with tempfile.TemporaryDirectory() as folder:
         flags = merged(dict(settings.given), {"run": {"directory": folder}})
-        placed = ensure_inventory(load_settings({name: flags[name] for name in SECTIONS}))
+        placed = ensure_inventory(load_settings({name: flags[name] for name in (*SECTIONS, "planners")}))
     if _is_alike(placed, info.inventory):
         return ""
     return (
@@ -80,11 +95,14 @@ def _with_texts(emulator: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _known(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _present(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in defaults:
-            default = defaults[name]
-            is_table = isinstance(value, Mapping) and isinstance(default, Mapping)
-            values[name] = _known(value, default) if is_table else value
+    for name, value in recorded.items():
+        field = model.model_fields.get(name)
+        if field is None:
+            unknown.append(f"{path}.{name}")
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, SettingsModel):
+            values[name] = _present(value, field.annotation, f"{path}.{name}", unknown)
+        else:
+            values[name] = value
     return values
