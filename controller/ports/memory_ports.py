@@ -185,15 +185,13 @@ class MemoryAudit:
 
 @dataclass
 class MemoryView:
-    """The text of the last view published, and the number of views."""
+    """The text of the last view published."""
 
     text: bytes = b""
-    published_count: int = 0
 
     def publish(self, view: LiveView, now_ms: int) -> None:
         """Keep the view."""
         self.text = encode_view(view)
-        self.published_count += 1
 
     @property
     def shown(self) -> LiveView:

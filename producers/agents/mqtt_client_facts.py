@@ -20,7 +20,7 @@ from regraft.schemas.agent_note import NOTE_BYTES_MAX, TEXT_LENGTH_MAX, AgentNot
 from regraft.schemas.stay_reasons import StayReason
 
 SUBSCRIPTIONS_MAX = 10_000  # Of one client.
-NOTES_ID, PRIVATE_ID, FLUSH_ID, FIRST_ID, LAST_ID = 1, 2, 3, 16, 268_435_455
+NOTES_ID, PRIVATE_ID, FLUSH_ID, FIRST_ID = 1, 2, 3, 16
 TOPICS_KEPT_MAX = 2_000
 PACKET_BYTES_MIN = 4 * NOTE_BYTES_MAX  # A client that accepts less could not have its messages handed over alone.
 FLUSH = agent_names.FLUSH.replace(".", "/")

@@ -96,7 +96,7 @@ class NodeClients:
         self.agents = AgentClients(broker, ask, lambda name, filter_: on_change(name, Role.SUBSCRIBER, filter_))
         self.on_confirmed: Callable[[str, bool], None] = lambda _subject, _is_confirmed: None
         self.handlers: Callable[[Content, str, int], Handlers] = lambda *_: ()
-        self._broker, self._incarnation = broker, incarnation
+        self._broker = broker
         self._ask, self._on_change, self._epoch_of, self._takes_clients = ask, on_change, epoch_of, takes_clients
         self._publishers: dict[str, _Publisher] = {}
         self._stay_first, self._sequence_first = 0, 0  # Beyond those of all publishers that made room.

@@ -401,7 +401,7 @@ def test_loop_waits_for_the_plan_store_at_its_start() -> None:
     overlay = overlay_of()
     overlay.ports.plans.is_unavailable = True
     overlay.run_windows(3)
-    assert overlay.ports.view.published_count == 0
+    assert not overlay.ports.view.text
     assert len(overlay.ports.state.records) > 0
     overlay.ports.plans.is_unavailable = False
     overlay.run_windows(10)

@@ -25,8 +25,6 @@ from regraft.schemas.texts import figure
 
 PLANNER = "link_regions_scot"
 
-RegionLink = tuple[int, int]
-
 
 @dataclass(frozen=True)
 class RegionLinkSettings(ExchangeSettings):
