@@ -1,9 +1,10 @@
 """Time a cold open-loop backtest of a recording: an hour of telemetry from 100 brokers; asserts the limit.
 
-``python -m benchmarks.bench_backtest [--brokers 100] [--minutes 60] [--rate 4] [--planner NAME ...] [--json FILE]``.
-The emulator and the controller make the recording on the virtual clock (about 10 minutes for an hour of 100 brokers);
-it stays in ``out/bench_backtest`` for later runs. Each measurement runs in a separate process and reads the recording
-again; no state carries over. Processor time is reported next to wall time: it is what wall time would be on idle cores.
+``python -m lab.benchmarks.bench_backtest [--brokers 100] [--minutes 60] [--rate 4] [--planner NAME ...] [--json
+FILE]``. The emulator and the controller make the recording on the virtual clock (about 10 minutes for an hour of 100
+brokers); it stays in ``out/bench_backtest`` for later runs. Each measurement runs in a separate process and reads the
+recording again; no state carries over. Processor time is reported next to wall time: it is what wall time would be on
+idle cores.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Measure how many records per second one core writes to disk and reads back, next to fastavro's writer.
 
-``python -m benchmarks.bench_recording [--seconds S] [--json FILE] [--directory DIR]``. The telemetry is that of
+``python -m lab.benchmarks.bench_recording [--seconds S] [--json FILE] [--directory DIR]``. The telemetry is that of
 emulated overlays: small batches of 100 brokers as in the demo, and batches of about 50 delivery cells. ``recorder``
 writes values unchecked, as it does in a backlog; ``checked`` checks each value; ``fastavro`` decodes and re-encodes
 each. All write to DIR, syncing twice a second and at the end; recordings are read back and compared. Rates are per

@@ -1,10 +1,11 @@
 """Check that the dashboard keeps up with 1,000 brokers whose loads all change every second; asserts results and limits.
 
-``python -m benchmarks.bench_dashboard [--seed N] [--seconds N] [--json FILE]``. Every second a writer puts a synthetic
-document into a real Valkey: brokers on a tree or a Chord ring, all loads changed, a cost series of 2,000 points with
-one new point. Three parts are timed. Server: one poll (MGET, decoding, comparing) and one message to a page, in this
-process. Stream: from writing a document until an HTTP client of the dashboard has read the change. Page: headless
-Chromium if it is installed, from receiving a change to the frame after drawing it; its contents are checked as well.
+``python -m lab.benchmarks.bench_dashboard [--seed N] [--seconds N] [--json FILE]``. Every second a writer puts a
+synthetic document into a real Valkey: brokers on a tree or a Chord ring, all loads changed, a cost series of 2,000
+points with one new point. Three parts are timed. Server: one poll (MGET, decoding, comparing) and one message to a
+page, in this process. Stream: from writing a document until an HTTP client of the dashboard has read the change. Page:
+headless Chromium if it is installed, from receiving a change to the frame after drawing it; its contents are checked as
+well.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Measure how many hop-events the emulator handles per second of processor time on the virtual clock.
 
-``python -m benchmarks.bench_emulator [--seed N] [--json FILE]``. A hop-event is one notification handled by one broker:
-arrival, wait, service, matching, forwarding and its entry in the ledger. Telemetry, churn and control messages count as
-cost, not as events. The limit is 20,000 per second.
+``python -m lab.benchmarks.bench_emulator [--seed N] [--json FILE]``. A hop-event is one notification handled by one
+broker: arrival, wait, service, matching, forwarding and its entry in the ledger. Telemetry, churn and control messages
+count as cost, not as events. The limit is 20,000 per second.
 """
 
 import argparse
