@@ -94,7 +94,8 @@ async def begin_and_end_namesake(fleet: NodeFleet) -> None:
     addresses = {CALLER: ("127.0.0.1", 0), CALLED: address}
     namesake = Links(CALLER, "namesake", addresses, lambda *_: None, lambda _: None, LIMITS)
     incarnations = fleet.nodes[CALLED].links.counts["new_incarnations"]
-    await namesake.start("127.0.0.1", 0)
+    await namesake.bind("127.0.0.1", 0)
+    await namesake.start()
     namesake.want({CALLED})
     while fleet.nodes[CALLED].links.counts["new_incarnations"] == incarnations:
         await asyncio.sleep(0.01)
