@@ -75,6 +75,7 @@ class AgentsSite(MortalNodes, ManyControllers):
         self.agents: dict[str, Agent] = {}
         self.clients: dict[str, SiteClient] = {}  # By name, those that are connected.
         self.sessions: dict[str, Any] = {}  # The agent's session of each client beside one.
+        self.left: list[tuple[SiteClient, Any]] = []  # Clients that have left, whose sessions may still send.
         self.doubtful: list[tuple[int, str]] = []
         self.stays: Counter[str] = Counter()
         self.places: dict[str, tuple[str, int]] = {}  # Where clients are, or were before they left.
@@ -257,6 +258,9 @@ class AgentsSite(MortalNodes, ManyControllers):
                 moves = session.moves
                 there = [number for number, move in moves.moving.items() if move.home_to == broker]
                 self.doubtful += [(moves._names[number][1], name) for number in there]
+        for client, session in self.left:  # Its agent takes what it has written to another broker.
+            if broker in homes_of(session):
+                self.ledger.strike_late(client.stay)
 
     def do_die(self, agent: str) -> bool:
         """Let an agent die with its clients, and come again under its name."""
@@ -294,6 +298,8 @@ class AgentsSite(MortalNodes, ManyControllers):
         client = self.clients.get(name)
         if client is None or not client.is_connected:
             return False
+        if session := self.sessions.get(name):
+            self.left.append((client, session))
         self._forget(client)
         client.drop()
         return True
