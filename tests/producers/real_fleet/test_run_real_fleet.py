@@ -9,14 +9,17 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regraft.infra.local.supervise import Supervisor
-from regraft.producers.emulator.outage_schedule import outage_of
+from regraft.producers.emulator.outage_schedule import Outage, OutageKind, outage_of
 from regraft.producers.emulator_settings import AMQP, MQTT, NATS, EmulatorSettings
 from regraft.producers.real_fleet.broker_kinds import broker_kind
+from regraft.producers.real_fleet.client_ledger import AgentDeath, Death
 from regraft.producers.real_fleet.place_fleet import place_fleet, place_scot_fleet
 from regraft.producers.run_real_fleet import RealFleet
 from regraft.producers.workloads.stock_settings import WorkloadSettings
@@ -31,6 +34,8 @@ pytestmark = pytest.mark.stack
 
 BROKERS = 5
 DELIVERED_MIN = 300
+MISSED_MIN = 4
+STEP_S_MAX = 0.1
 AFTERWARDS_S = 2.0  # Messages also cross after the last outage.
 
 
@@ -79,6 +84,50 @@ class MemoryPorts:
 
     def flush(self, wait_s_max: float) -> int:
         return 0
+
+
+class PacedOutages:
+    """Outages whose clock waits until they matter, and takes small steps: a busy machine takes longer.
+
+    A death begins once ``MISSED_MIN`` who have received something would miss what comes next, and ends once somebody
+    has left without what it cost.
+    """
+
+    def __init__(self, fleet: RealFleet, planned: list[Outage]) -> None:
+        self._fleet, self._act = fleet, fleet._outages.act
+        self._ledger = fleet._clients.ledger
+        deaths = [outage for outage in planned if not outage.kind.is_of_link]
+        self._gates = [(death.at_s, partial(self._is_missed, death)) for death in deaths]
+        self._gates += [(death.at_s + death.for_s, self._has_cost) for death in deaths]
+        self._clock_s = self._elapsed_s = 0.0
+
+    async def act(self, elapsed_s: float) -> None:
+        """Do what is due; all that is due before comes earlier."""
+        next_s = self._clock_s + min(elapsed_s - self._elapsed_s, STEP_S_MAX)
+        self._elapsed_s = elapsed_s
+        if all(is_open() for at_s, is_open in self._gates if self._clock_s < at_s <= next_s):
+            self._clock_s = next_s
+        await self._act(self._clock_s)
+
+    def _is_missed(self, outage: Outage) -> bool:
+        (broker,), now_ms, confirmed = outage.targets, time.time() * 1_000, self._ledger._confirmed_ms
+        agent = AgentDeath(broker, partial(self._fleet._clients.is_beside, broker), now_ms)
+        death = Death(broker, now_ms, self._fleet._nodes._overlays.separations_by(broker))
+
+        def misses(each: Any) -> bool:
+            if outage.kind is OutageKind.AGENT:
+                return agent.excuses(each.publisher, each.name, now_ms)
+            return death.excuses(self._ledger._publishers[each.publisher].home, each.home, now_ms)
+
+        owed = [
+            each
+            for each in self._ledger._open.values()
+            if each.first is not None and each.owed_until is None and (each.publisher, each.home) in confirmed
+        ]
+        return sum(map(misses, owed)) >= MISSED_MIN
+
+    def _has_cost(self) -> bool:
+        return self._ledger.snapshot(time.time() * 1_000).excused > 0
 
 
 def stop_when_seen(status_file: Path, notes: int, stop: threading.Event) -> None:
@@ -137,6 +186,7 @@ def test_all_messages_of_a_fleet_are_accounted_for(
         links = [",".join(link) for link in inventory.bootstrap.links]
         planned = [outage_of(text.format(*links)) for text in outages]
         fleet = RealFleet(settings, inventory, ports, kind, servers, planned)
+        monkeypatch.setattr(fleet._outages, "act", PacedOutages(fleet, planned).act)
         threading.Thread(target=stop_when_seen, args=(status_file, len(expected), stop), daemon=True).start()
         account = asyncio.run(fleet.run(stop))
     assert account.final
