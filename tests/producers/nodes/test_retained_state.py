@@ -19,13 +19,12 @@ from regraft.producers.nodes.mqtt.mqtt_retained import RETAINED_MAX, TOO_MANY, R
 from tests.producers.nodes.connector_brokers import Received
 from tests.producers.nodes.connector_kit import until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.node_fleet import NodeFleet, run_on_site
+from tests.producers.nodes.node_fleet import NodeFleet, is_confirmed, run_on_site
 from tests.wait_until import PATIENCE_S
 
 PAIR = ("b01", "b02")
 LINE = TreeConfiguration.of(0, PAIR, [PAIR])
-WAIT_S_MAX = 30.0
-SETTLED_S = 0.5
+MARK, END = "mark", "end"
 
 
 class RetainedSite:
@@ -44,6 +43,8 @@ class RetainedSite:
     async def begin(self) -> None:
         connectors: dict[str, Connector] = {broker: self.connector(broker) for broker in PAIR}
         await self.fleet.begin(connectors)
+        _, self.marks = await self.watcher("b02", MARK)
+        await self.interests("b02", 0)
 
     async def client(self, broker: str, take: Callable[[Any], None] = lambda _: None, **more: Any) -> MqttClient:
         found = await MqttClient(self.servers[broker].port, take, **more).connected()
@@ -58,19 +59,27 @@ class RetainedSite:
         return client, got
 
     async def interests(self, broker: str, count: int) -> None:
-        """Wait until that many subjects are wanted at a broker, and all know it."""
-        async with asyncio.timeout(WAIT_S_MAX):
-            while self.fleet.nodes[broker].clients.interest_count != count:
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(SETTLED_S)
+        """Wait until that many subjects, beside the mark, are wanted at a broker, and all know it."""
+        node = self.fleet.nodes[broker]
+        await until(lambda: node.clients.interest_count == count + 1 and is_confirmed(node))
+
+    async def crossed(self, client: MqttClient) -> None:
+        """Wait until the other broker has all that a client of b01 has published."""
+        count = len(self.marks)
+        await client.publish(MARK, b"", qos=1)
+        await until(lambda: len(self.marks) > count)
 
     async def late(self, broker: str, topic: str) -> list[bytes]:
-        """Return what a client gets that subscribes now."""
-        await asyncio.sleep(SETTLED_S)
+        """Return what a client gets that subscribes now, until its next message behind that."""
+        node = self.fleet.nodes[broker]
+        count = node.clients.interest_count
         client, got = await self.watcher(broker, topic)
-        await asyncio.sleep(SETTLED_S)
+        await client.subscribe(END)
+        await client.publish(END, b"end", qos=1)
+        await until(lambda: b"end" in got)
         client.close()
-        await asyncio.sleep(SETTLED_S)
+        await until(lambda: node.clients.interest_count == count)
+        got.remove(b"end")
         return got
 
     async def close(self) -> None:
@@ -97,10 +106,12 @@ def test_a_retained_message_changes_at_every_broker_that_has_it(tmp_path: Path) 
         await device.publish("t/x", b"1", qos=1, retain=True)
         await until(lambda: got == [b"1"])
         await watcher.unsubscribe("t/#")
-        await asyncio.sleep(SETTLED_S)
+        await site.interests("b02", 1)  # What is retained there.
         await device.publish("t/x", b"2", qos=1, retain=True)
+        await site.crossed(device)
         assert await site.late("b02", "t/x") == [b"2"]
         await device.publish("t/x", b"", qos=1, retain=True)
+        await site.crossed(device)
         assert await site.late("b02", "t/x") == []
         await site.interests("b02", 0)
 
@@ -121,9 +132,10 @@ def test_a_device_that_is_back_does_not_stay_offline(tmp_path: Path) -> None:
         device.paho.socket().close()  # Without a word: the broker publishes its will.
         await until(lambda: got == [b"1", b"0"])
         await watcher.unsubscribe("state/+")
-        await asyncio.sleep(SETTLED_S)
+        await site.interests("b02", 1)
         back = await site.client("b01", name="device", will="state/d1")
         await back.publish("state/d1", b"1", qos=1, retain=True)
+        await site.crossed(back)
         assert await site.late("b02", "state/d1") == [b"1"]
 
     run(tmp_path, steps)
