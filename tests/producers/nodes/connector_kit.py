@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
+from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage
 from tests.producers.nodes.connector_brokers import (
     AmqpBroker,
     ConnectorBroker,
@@ -109,3 +109,10 @@ async def opened(broker: Any, received: Received) -> Connector:
     await connector.start(lambda *one: received.interest.append(one), received.messages.append)
     assert connector.is_open
     return connector
+
+
+async def all_arrived(broker: Any, connector: Connector) -> None:
+    """Wait until the broker has all that a connector has sent it, acknowledgements, too: a message behind it is out."""
+    await broker.want("behind")
+    assert connector.publish(LocalMessage("behind", b""))
+    await until(lambda: bool(broker.got("behind")))

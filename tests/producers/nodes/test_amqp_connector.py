@@ -18,7 +18,7 @@ from regraft.producers.nodes.amqp.amqp_connector import AmqpConnector
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from tests.producers.nodes.connector_brokers import Received
-from tests.producers.nodes.connector_kit import opened, run_connector, until
+from tests.producers.nodes.connector_kit import all_arrived, opened, run_connector, until
 from tests.producers.nodes.http_stand_in import answering
 
 pytestmark = pytest.mark.stack
@@ -171,7 +171,7 @@ def test_a_durable_queue_redelivers_unsafe_messages_once(run_amqp: Callable[...,
         assert connector.counts["redelivered"] >= 4
         connector.release(received.messages[6].receipt)
         assert connector.publish(LocalMessage("n", b"ours"))
-        await asyncio.sleep(0.2)
+        await all_arrived(broker, connector)
         await connector.close()
         await broker.client.publish("n", b"4")
         again: list[LocalMessage] = []

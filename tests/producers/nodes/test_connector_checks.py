@@ -18,7 +18,7 @@ from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
 from regraft.schemas.wire_grammar import block_error, subject_error
 from tests.producers.nodes.connector_brokers import Received
-from tests.producers.nodes.connector_kit import broker_of, needs, opened, until
+from tests.producers.nodes.connector_kit import all_arrived, broker_of, needs, opened, until
 from tests.producers.nodes.hostile_messages import BLOCKS, INJECTED
 from tests.producers.nodes.rabbit_servers import needs_rabbit
 from tests.wait_until import PATIENCE_S
@@ -173,7 +173,7 @@ def test_no_client_of_rabbitmq_blocks_the_queue(monkeypatch: pytest.MonkeyPatch,
             assert connector.counts["refused"] == 0
             for message in received.messages:
                 connector.release(message.receipt)
-            await asyncio.sleep(0.2)
+            await all_arrived(broker, connector)
             await connector.close()
             again: list[LocalMessage] = []
             broker.connector = broker.make_connector("b01")

@@ -14,7 +14,7 @@ import pytest
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage
 from regraft.producers.nodes.connectors.stamps import Stamps
 from tests.producers.nodes.connector_brokers import Received
-from tests.producers.nodes.connector_kit import opened, refusal_of, requirement, until
+from tests.producers.nodes.connector_kit import all_arrived, opened, refusal_of, requirement, until
 from tests.producers.nodes.hostile_messages import HOSTILE, ODD
 from tests.producers.nodes.http_stand_in import answering
 from tests.producers.nodes.server_process import free_port
@@ -179,7 +179,7 @@ async def test_what_is_not_safe_comes_again(broker: Any, received: Received) -> 
     assert all(message.receipt for message in received.messages)
     for message in received.messages[:2]:
         connector.release(message.receipt)
-    await asyncio.sleep(0.3)
+    await all_arrived(broker, connector)
     await connector.close()
     await broker.publish(LocalMessage("kept.x", b"5"))
     received.messages.clear()
