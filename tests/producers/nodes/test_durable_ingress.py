@@ -134,9 +134,8 @@ def test_a_stream_survives_the_death_of_node_and_server(tmp_path: Path, monkeypa
     async def steps(fleet: NodeFleet) -> None:
         client, stream = await connect("b01")
         other, copy = await connect("b03")
-        while not fleet.nodes["b03"].clients.interest_count or not fleet.nodes["b01"].clients.are_publishers_known:
+        while not is_confirmed(fleet.nodes["b03"]) or not fleet.nodes["b01"].clients.are_publishers_known:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)
         publishing = asyncio.create_task(publish(stream, 60))
         while len(acknowledged) < 30:
             await asyncio.sleep(0.005)
@@ -209,9 +208,8 @@ def test_a_session_survives_the_death_of_a_node(tmp_path: Path) -> None:
         subscriber = await MqttClient(servers["b03"].port, lambda message: got.append(int(message.payload))).connected()
         await subscriber.subscribe("data/#")
         publisher = await MqttClient(servers["b01"].port, lambda _: None).connected()
-        while fleet.nodes["b03"].clients.interest_count < 2 or not fleet.nodes["b01"].clients.are_publishers_known:
+        while fleet.nodes["b03"].clients.interest_count < 2 or not is_confirmed(fleet.nodes["b03"]):
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)
         publishing = asyncio.create_task(publish(publisher))
         while len(published) < 30:
             await asyncio.sleep(0.005)

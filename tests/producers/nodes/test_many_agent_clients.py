@@ -15,6 +15,7 @@ from regraft.producers.agents.nats_frames import FrameReader
 from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.producers.nodes.nats_servers import needs_nats
 from tests.producers.nodes.nats_site import NatsSite, nats_site
+from tests.producers.nodes.node_fleet import is_confirmed
 from tests.producers.nodes.test_agents_beside_nats import BROKERS, DELAYS_S, LINE, registered, until
 
 pytestmark = pytest.mark.stack
@@ -61,9 +62,9 @@ async def _leave(tmp_path: Path, line: TreeConfiguration) -> None:
         for client in clients:
             await client.connect(agent.port)
         await until(lambda: len(registered(site, "b02")) == CLIENTS)
-        await asyncio.sleep(0.5)
+        await until(lambda: is_confirmed(site.fleet.nodes["b02"]))
         publishing = asyncio.create_task(_publish(site))
-        await asyncio.sleep(0.2)
+        await until(lambda: all(numbers for client in clients for numbers in client.came.values()))
         moves = [ClientMove(name, "b02", "b03") for name in registered(site, "b02")]
         plan = await site.fleet.change_to(line.links, moves=moves)
         assert plan.phase is PlanPhase.VERIFYING
