@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.nodes.connectors import look_for_nodes
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
@@ -59,6 +60,15 @@ class Site:
             server.stop()
 
 
+async def joined(servers: Iterable[NatsServer], path: str, parts: list[str]) -> None:
+    """Wait until all servers list links at a path of their monitoring ports, in each of these parts."""
+    for server in servers:
+        api = BrokerApi(f"http://127.0.0.1:{server.api_port}")
+        async with asyncio.timeout(PATIENCE_S):
+            while not all(map((await asyncio.to_thread(api.ask, path, dict)).get, parts)):
+                await asyncio.sleep(0.02)
+
+
 class Nats(Site):
     """Two servers; the link is a leaf link that carries only data, so that nodes cannot find each other over it."""
 
@@ -76,7 +86,7 @@ class Nats(Site):
         text = second.file.read_text()
         second.file.write_text(text.replace("leafnodes { ", f"leafnodes {{ {remote}, "))
         second.start()
-        await asyncio.sleep(1.5)
+        await joined(self.of.values(), "/leafz", ["leafs"])
 
     def connector(self, broker: str) -> Connector:
         return NatsConnector(self.of[broker].leaf_url, broker)
@@ -113,7 +123,11 @@ class Mqtt(Site):
         with first.file.open("a") as file:
             file.write(f"\nconnection over\naddress 127.0.0.1:{second.port}\ntopic {self.TOPIC} both 0\n")
         first.start()
-        await asyncio.sleep(1.5)
+        states: list[bytes] = []
+        client = await MqttClient(second.port, lambda message: states.append(message.payload)).connected()
+        await client.subscribe("$SYS/broker/connection/+/state")
+        await until(lambda: b"1" in states)
+        client.close()
 
     def connector(self, broker: str) -> Connector:
         return MqttConnector(self.of[broker].url, broker)
@@ -236,7 +250,7 @@ class NatsCluster(Nats):
             cluster = f'cluster {{ name: c, listen: "127.0.0.1:{port}", routes: [{routes}] }}'
             self.of[broker] = NatsServer(broker, self.directory, cluster).start()
         self.servers += self.of.values()
-        await asyncio.sleep(1.5)
+        await joined(self.of.values(), "/routez", ["routes"])
 
 
 class NatsGateways(Nats):
@@ -257,7 +271,8 @@ class NatsGateways(Nats):
             gateway = f'gateway {{ name: {broker}, listen: "127.0.0.1:{port}", gateways: [{remotes}] }}'
             self.of[broker] = NatsServer(broker, self.directory, f"{gateway}\n{self.ACCOUNTS}").start()
         self.servers += self.of.values()
-        await asyncio.sleep(2)
+        if not self.way.is_refusing:
+            await joined(self.of.values(), "/gatewayz", ["outbound_gateways", "inbound_gateways"])
 
     async def close(self) -> None:
         await super().close()
@@ -358,9 +373,9 @@ def test_a_link_made_later_starts_no_storm(kind: type[Site], tmp_path: Path) -> 
         fleet = NodeFleet(TreeConfiguration.of(0, PAIR, [PAIR]))
         await fleet.begin({broker: site.connector(broker) for broker in PAIR})
         await site.link()
-        await site.connect()
-        while not all(node.connector.is_open for node in fleet.nodes.values()):
+        while not all(node.connector.is_open for node in fleet.nodes.values()):  # Else they miss who subscribes.
             await asyncio.sleep(0.05)
+        await site.connect()
         await fleet.all_confirmed()
         for number in range(MESSAGES):
             await site.publish(b"%d" % number)
