@@ -18,6 +18,7 @@ from typing import Any
 
 import structlog
 
+from regraft.infra.process.end_tasks import end_tasks
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.link_congestion import WINDOW_MS
@@ -198,9 +199,7 @@ class _NodeRun:
             self._health.is_running = True
             await self._run_until(stop)
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)  # Nothing asks Kafka once its clients are closed.
+            await end_tasks(beside)  # Nothing asks Kafka once its clients are closed.
             self._health.is_running = False
             await self._connector.close()
             await node.links.close()

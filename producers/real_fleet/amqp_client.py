@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import structlog
 from pika import BasicProperties, BlockingConnection, URLParameters
 
+from regraft.infra.process.end_tasks import end_tasks
 from regraft.producers.nodes.amqp.amqp_keys import binding_key_of, key_of
 from regraft.producers.nodes.amqp.drive_pika import ClosedError, PikaChannel, PikaConnection
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
@@ -77,8 +78,7 @@ class AmqpClient:
     async def close(self) -> None:
         """End the connection."""
         if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+            await end_tasks([self._keeping])
         if self._connection is not None:
             await self._connection.close(CLOSE_S_MAX)
 

@@ -19,6 +19,7 @@ from zlib import crc32
 import simpy
 import structlog
 
+from regraft.infra.process.end_tasks import end_tasks
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.connectors.groups_once import parts_of
@@ -69,8 +70,7 @@ class Connection:
 
     async def close(self) -> None:
         """End the connection."""
-        self._worker.cancel()
-        await asyncio.gather(self._worker, return_exceptions=True)
+        await end_tasks([self._worker])
         with suppress(Exception):  # It never connected, which was logged.
             await (await self._connect).close()
 

@@ -13,6 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from regraft.infra.process.end_tasks import end_tasks
 from regraft.producers.nodes.mqtt.mqtt_topics import topic_of
 from regraft.producers.real_fleet.drive_paho import PahoDriver
 from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
@@ -80,9 +81,7 @@ class MqttClient:
 
     async def close(self) -> None:
         """End the connection."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._client.disconnect()
         self._client.loop_write()
 

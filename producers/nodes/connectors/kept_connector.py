@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
+from regraft.infra.process.end_tasks import end_tasks
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, PlainConnector
 from regraft.producers.nodes.connectors.connector_addresses import ConnectorAddresses, RetryPause
 from regraft.producers.nodes.connectors.connector_checks import ConnectorChecks
@@ -113,7 +114,5 @@ class KeptConnector(PlainConnector):
         await self._leave()
 
     async def _end_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._tasks = []

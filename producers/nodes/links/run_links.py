@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from regraft.infra.process.end_tasks import end_tasks
 from regraft.infra.process.handle_each import count_logged
 from regraft.producers.brokers.broker_messages import Message, Notification
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
@@ -126,9 +127,7 @@ class Links:
         tasks = [peer.calling for peer in self.peers.values() if peer.calling is not None]
         if self._maintaining is not None:
             tasks.append(self._maintaining)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
         if self._server is not None:
             self._server.close()
         for connection in list(self._open):

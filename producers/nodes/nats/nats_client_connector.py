@@ -21,6 +21,7 @@ import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from regraft.infra.process.end_tasks import end_tasks
 from regraft.producers.nodes.connectors.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.connectors.connector import ConnectorError, LocalMessage, PlainConnector
 from regraft.producers.nodes.connectors.connector_checks import BAD_SUBJECT, TOO_LARGE, ConnectorChecks
@@ -263,9 +264,7 @@ class NatsClientConnector(PlainConnector):
 
     async def close(self) -> None:
         """Close the connector."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         if self._client is not None:
             await self._client.close()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.connectors.wanted_subjects import ASKED_MAX
 from regraft.producers.nodes.nats import nats_subscriptions
@@ -180,3 +181,31 @@ def test_what_the_client_may_not_subscribe_is_counted(tmp_path: Path) -> None:
             await client.close()
 
     asyncio.run(asyncio.wait_for(go(), PATIENCE_S))
+
+
+def test_a_server_that_answers_at_its_close_does_not_keep_a_connector_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to Python 3.11, the library then suppresses that the task that asked is cancelled."""
+    needs("nats")
+    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
+
+    monkeypatch.setattr("regraft.producers.nodes.nats.nats_client_connector.PROBE_S", 0.0)
+    monkeypatch.setattr("regraft.infra.process.end_tasks.AGAIN_S", 0.01)
+
+    class Answering:
+        is_reconnecting = False
+
+        async def flush(self) -> None:
+            self.answer = asyncio.get_running_loop().create_future()
+            await asyncio.wait_for(self.answer, PATIENCE_S)
+
+        async def close(self) -> None: ...
+
+    async def go() -> None:
+        connector = NatsClientConnector("nats://127.0.0.1:1", "b01", BrokerApi("http://127.0.0.1:1"))
+        connector._client = client = Answering()
+        connector._tasks = [asyncio.create_task(connector._keep_proved())]
+        await until(lambda: hasattr(client, "answer"))
+        client.answer.set_result(None)
+        await connector.close()
+
+    asyncio.run(asyncio.wait_for(go(), 10))
