@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regraft.commands.float_option import float_option
+
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
@@ -50,7 +52,7 @@ By = Annotated[
     ),
 ]
 Lasting = Annotated[
-    float | None, typer.Option("--for", metavar="MINUTES", help="Expire after this many minutes; default: never.")
+    float | None, float_option("--for", metavar="MINUTES", help="Expire after this many minutes; default: never.")
 ]
 
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
@@ -95,11 +97,11 @@ Scenario = Annotated[
     ),
 ]
 Duration = Annotated[
-    float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after startup; default 180.")
+    float | None, float_option("--duration", metavar="SECONDS", help="Running time after startup; default 180.")
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", help="Notifications per second of each publisher; default 4; not for chord."),
+    float_option("--rate", help="Notifications per second of each publisher; default 4; not for chord."),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help=f"Run for {QUICK_RUNNING_S:.0f} s, up to a minute longer on a busy machine.")
@@ -116,7 +118,7 @@ RecordTo = Annotated[
     ),
 ]
 RecordedFor = Annotated[
-    float | None, typer.Option("--duration", metavar="SECONDS", help="Stop after this many seconds.")
+    float | None, float_option("--duration", metavar="SECONDS", help="Stop after this many seconds.")
 ]
 ToEnd = Annotated[bool, typer.Option("--to-end", help="Stop at the newest record instead of waiting for more.")]
 

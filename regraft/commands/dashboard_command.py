@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+from regraft.commands.float_option import float_option
 
 if TYPE_CHECKING:
     from regraft.dashboard.dashboard_settings import DashboardSettings
@@ -31,7 +32,7 @@ def token(
         str | None, typer.Argument(metavar="ID", help="With --revoke: the ID of the token, or the token itself.")
     ] = None,
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Name of its holder, recorded with each order.")] = "",
-    hours: Annotated[float, typer.Option("--hours", help="Lifetime in hours.")] = 8.0,
+    hours: Annotated[float, float_option("--hours", help="Lifetime in hours.")] = 8.0,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Allow reading only, if dashboard.login_to_read requires a token.")
     ] = False,

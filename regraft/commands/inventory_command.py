@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
+from regraft.commands.float_option import float_option
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
 from regraft.schemas.texts import ended
@@ -58,7 +59,7 @@ PriceTable = Annotated[
 ]
 Currency = Annotated[str | None, typer.Option(metavar="NAME", help="With --prices: their currency.")]
 MessageBytes = Annotated[
-    float | None, typer.Option(min=1, help="With --prices: the mean size of a notification on a link.")
+    float | None, float_option(min=1, help="With --prices: the mean size of a notification on a link.")
 ]
 
 

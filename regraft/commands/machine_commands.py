@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.commands.float_option import float_option
 from regraft.commands.print_table import print_table
 from regraft.infra.process.exit_codes import EXIT_FAILED
 
@@ -67,7 +68,7 @@ def servers(
     kafka_port: Annotated[int, typer.Option("--kafka-port", min=1, max=65_535, help="Kafka's port.")] = KAFKA_PORT,
     valkey_port: Annotated[int, typer.Option("--valkey-port", min=1, max=65_535, help="Valkey's port.")] = VALKEY_PORT,
     patience: Annotated[
-        float, typer.Option("--patience", min=1, max=20, help="Factor on the time that they may take to start.")
+        float, float_option("--patience", min=1, max=20, help="Factor on the time that they may take to start.")
     ] = 1.0,
 ) -> None:
     """Run Kafka and Valkey on this machine for trials, until Ctrl-C or SIGTERM.

@@ -25,6 +25,7 @@ from regraft.commands.describe_broker import (
     movable_text,
     subscribers_json,
 )
+from regraft.commands.float_option import float_option
 from regraft.commands.give_orders import give_order, print_answer
 from regraft.commands.print_table import print_table
 from regraft.commands.watch_output import Watch, show_watched
@@ -61,10 +62,10 @@ Position = Annotated[
 ]
 Processing = Annotated[
     float | None,
-    typer.Option("--processing", min=0, help="Cost of processing a notification there.", show_default="the median"),
+    float_option("--processing", min=0, help="Cost of processing a notification there.", show_default="the median"),
 ]
 LoadMax = Annotated[
-    float, typer.Option("--load-max", metavar="PER_S", min=0, help="Maximum notifications per second; 0 for no limit.")
+    float, float_option("--load-max", metavar="PER_S", min=0, help="Maximum notifications per second; 0 for no limit.")
 ]
 Address = Annotated[
     str, typer.Option("--address", metavar="HOST:PORT", help="Address where it listens (for information).")

@@ -23,6 +23,7 @@ from regraft.commands.command_options import (
     SettingsFile,
     settings_of,
 )
+from regraft.commands.float_option import float_option
 from regraft.commands.give_orders import ANSWER_S_MAX, give_order
 from regraft.commands.print_table import print_table
 from regraft.commands.watch_output import Watch, show_watched
@@ -51,7 +52,7 @@ stale if the overlay or its traffic has changed meanwhile.""",
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan, for example plan-7.")]
 WaitS = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Seconds to wait for the controller to act on it.")
+    float, float_option("--wait", metavar="SECONDS", min=0, help="Seconds to wait for the controller to act on it.")
 ]
 
 

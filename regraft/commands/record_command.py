@@ -22,6 +22,7 @@ from regraft.commands.command_options import (
     ToEnd,
     settings_of,
 )
+from regraft.commands.float_option import float_option
 from regraft.commands.print_table import table_console
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.find_port import LOOPBACK
@@ -48,8 +49,8 @@ def record(
         bool, typer.Option("--from-start", help="Start at the oldest record in Kafka, not now.")
     ] = False,
     to_end: ToEnd = False,
-    rotate_mb: Annotated[float, typer.Option("--rotate-mb", help="Start a new file at this size in MB.")] = 512.0,
-    rotate_s: Annotated[float, typer.Option("--rotate-s", help="Start a new file after this many seconds.")] = 3_600.0,
+    rotate_mb: Annotated[float, float_option("--rotate-mb", help="Start a new file at this size in MB.")] = 512.0,
+    rotate_s: Annotated[float, float_option("--rotate-s", help="Start a new file after this many seconds.")] = 3_600.0,
     compress_level: Annotated[
         int,
         typer.Option("--compress-level", help="zstandard compression level, -50 to 22; higher is smaller and slower."),
