@@ -34,6 +34,8 @@ NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have
 
 SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never printed.
 
+NOT_A_TABLE = ("model_type", "dict_type")  # Pydantic's names of these errors.
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected_errors", default=None)
@@ -104,6 +106,8 @@ def _sentence(model: type[SettingsModel], entry: Any) -> str:
     if entry["type"] == "extra_forbidden":
         way_out = name_near(name, model.model_fields, f"known here are {', '.join(sorted(model.model_fields))}")
         return f"{full_name} is not a setting: {way_out}"
+    if entry["type"] in NOT_A_TABLE:  # The value may be a URL with a password.
+        return f"{full_name} is given as a value: write a table, as in [{full_name}]"
     reason = entry["msg"][0].lower() + entry["msg"][1:]
     shown = "not usable" if name in SECRET_NAMES else repr(entry["input"])
     return f"{full_name} is {shown}: {reason} (the default is {_default_text(model, name)})"

@@ -51,4 +51,4 @@ def test_errors_of_planners_are_reported_with_all_others(tmp_path: Path) -> None
     ]
     file = tmp_path / "own.toml"
     file.write_text("planners = 3\n")
-    assert errors_of(file=file) == ("planners is 3: input should be a valid dictionary (the default is {})",)
+    assert errors_of(file=file) == ("planners is given as a value: write a table, as in [planners]",)

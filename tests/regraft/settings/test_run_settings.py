@@ -117,6 +117,17 @@ def test_a_missing_or_broken_file_is_a_error(tmp_path: Path) -> None:
     assert "is not TOML" in _errors(file=broken)[0]
 
 
+@pytest.mark.parametrize("table", [*sections(), "planners", "connectors", "controller.members", "kafka.security"])
+@pytest.mark.parametrize("value", ['"redis://:hunter2@a:1"', "3", "[]", "[{}]"])
+def test_a_table_that_is_given_as_a_value_is_named(table: str, value: str, tmp_path: Path) -> None:
+    """The answer names the table, not the model that reads it, and does not repeat a value that may be secret."""
+    file = tmp_path / "own.toml"
+    file.write_text(f"{table} = {value}\n")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(file=file)
+    assert caught.value.errors == (f"{table} is given as a value: write a table, as in [{table}]",)
+
+
 def test_relations_between_stages_are_checked() -> None:
     """A state must not be stale before the next window can close, whatever the length of windows."""
     for window_ms in (1_000, 5_000, 60_000):
