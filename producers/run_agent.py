@@ -114,7 +114,7 @@ async def _run(
 def read_brokers(file: Path, ca_file: Path | None) -> dict[str, BrokerAddress]:
     """Return where clients of each broker connect; raise AgentError if the file does not say so."""
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8-sig"))
         if not isinstance(document, dict) or not document:
             raise ValueError("it is not a JSON object with brokers")
         urls = {str(name): urlsplit(str(url)) for name, url in document.items()}

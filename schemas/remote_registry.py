@@ -89,7 +89,7 @@ def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
             f"{PASSWORD_VARIABLE_VARIABLE}: set these two, or none"
         )
     try:
-        password = Path(file).read_text(encoding="utf-8").rstrip("\r\n") if file else environ.get(variable, "")
+        password = Path(file).read_text(encoding="utf-8-sig").rstrip("\r\n") if file else environ.get(variable, "")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise RegistryError(f"{PASSWORD_FILE_VARIABLE} {file} cannot be read ({reason}): check its name") from None

@@ -154,7 +154,7 @@ def create_signing_key(name: str, file: Path) -> SigningKey:
 def load_signing_key(file: Path) -> SigningKey:
     """Return the private key in a file. Raises OrderKeyError if it is unusable, or if other users can read it."""
     try:
-        mode, text = file.stat().st_mode, file.read_text(encoding="utf-8")
+        mode, text = file.stat().st_mode, file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OrderKeyError(
@@ -175,7 +175,7 @@ def load_signing_key(file: Path) -> SigningKey:
 def read_trusted_keys(file: Path) -> dict[str, TrustedKey]:
     """Return the trusted keys of a file by name. Raises OrderKeyError that names the first wrong entry."""
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OrderKeyError(

@@ -137,7 +137,7 @@ def _read_secret(file: Path | None) -> str | None:
     elif reason := _unreadable(file):
         raise SecretMissingError(f"file {file} cannot be read ({reason}): check its name and permissions")
     else:
-        secret = file.read_text(encoding="utf-8").rstrip("\r\n")
+        secret = file.read_text(encoding="utf-8-sig").rstrip("\r\n")
     if not secret:
         what = "is empty" if variable is None else "is not set, or empty"
         raise SecretMissingError(f"file {file} {what}: put the secret there")
@@ -146,7 +146,7 @@ def _read_secret(file: Path | None) -> str | None:
 
 def _unreadable(file: Path) -> str:
     try:
-        file.read_text(encoding="utf-8")
+        file.read_text(encoding="utf-8-sig")
     except OSError as error:
         return error.strerror or str(error)
     except UnicodeDecodeError:

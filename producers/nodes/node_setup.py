@@ -72,7 +72,7 @@ def read_peers(settings: NodeSettings, broker: str) -> Addresses:
 def _read_addresses(settings: NodeSettings) -> Addresses:
     file = settings.peers_file
     try:
-        return {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8")).items()}
+        return {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8-sig")).items()}
     except OSError as error:
         raise NodeSettingsError(f"{file} cannot be read ({error.strerror}): `regraft nodes init` writes it") from error
     except (ValueError, AttributeError) as error:

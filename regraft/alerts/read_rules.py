@@ -60,7 +60,7 @@ def load_rules(path: Path | None = None) -> RuleBook:
     """Return the rules of a file, or the package's default rules. Raises RulesError with all errors at once."""
     file = path or DEFAULT_RULES
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise RulesError(

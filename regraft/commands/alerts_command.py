@@ -92,7 +92,7 @@ def _print_rules(rules_file: Path | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(rule) for rule in book.rules], indent=2))
         return
-    typer.echo(path.read_text(encoding="utf-8"), nl=False)
+    typer.echo(path.read_text(encoding="utf-8-sig"), nl=False)
 
 
 @alerts_app.command(name="list")

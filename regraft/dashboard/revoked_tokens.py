@@ -42,7 +42,7 @@ class RevokedTokens:
                     f"{file} has {status.st_size} bytes, but at most {REVOKED_BYTES_MAX} are read: "
                     "delete the lines of tokens that expired long ago."
                 )
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:

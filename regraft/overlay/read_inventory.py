@@ -18,7 +18,7 @@ ERRORS_SHOWN = 5  # In a message, which may be a line of a log.
 def load_inventory(path: Path) -> Inventory:
     """Read an inventory from JSON; raise InventoryError naming the file and all that is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise _unusable(str(path), ["it does not exist; `regraft inventory make` writes one"]) from error
     except OSError as error:

@@ -49,7 +49,7 @@ class ExpectedAlert:
 def read_expected(path: Path) -> list[ExpectedAlert]:
     """Return the expectations of a file. Raises ExpectationError with all its errors."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ExpectationError(f"{path} cannot be read ({error.strerror}): check its name and permissions") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -45,7 +45,7 @@ def read_toml(file: Path | None, errors: list[str]) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         errors.append(f"settings file {file} cannot be read ({error.strerror}): check its name and permissions")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -80,7 +80,7 @@ def read_login(user: str, password: str, credentials_file: Path | None) -> NatsL
     if credentials_file is None:
         return NatsLogin(user, password)
     try:
-        text = credentials_file.read_text(encoding="utf-8")
+        text = credentials_file.read_text(encoding="utf-8-sig")
         sections = _SECTIONS.findall(text)
         jwt, seed = (sections[0], sections[1]) if len(sections) > 1 else ("", text.strip())
         return NatsLogin(key=_key_of(seed.strip()), jwt=jwt.strip())
