@@ -20,6 +20,7 @@ SILENCE_S_MAX = 15.0  # A stage writes every second, but a micro-batch or a slow
 STALL_FACTOR = 2  # A phase may take its time limit, and as long again while commands are repeated.
 ALERTS_SHOWN = 10
 CRITICAL, WARNING = "critical", "warning"
+SILENT_BECAUSE = "it stopped, or cannot read Kafka or write its status, which its log says"
 NO_CONTROLLER = "no controller has written a status (start one: regraft run, or regraft stage control)"
 
 
@@ -41,7 +42,7 @@ def judge_loop(
     if view is None:
         return LoopVerdict(NOT_RUNNING, (NO_CONTROLLER, *reasons), warnings)
     if silent_s > SILENCE_S_MAX:
-        silence = f"the controller has been silent for {silent_s:.0f} s"
+        silence = f"the controller has been silent for {silent_s:.0f} s: {SILENT_BECAUSE}"
         return LoopVerdict(NOT_RUNNING, (silence, *reasons), warnings)
     return LoopVerdict(DEGRADED if reasons else HEALTHY, tuple(reasons), warnings)
 

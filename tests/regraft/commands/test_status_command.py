@@ -24,7 +24,7 @@ from regraft.schemas.live_view import (
     ShownWindow,
     encode_view,
 )
-from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX
+from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE_S_MAX, SILENT_BECAUSE
 from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.shown_state import ShownAnnounced, ShownFleet, ShownLimits, ShownMember, ShownRepair
@@ -204,7 +204,10 @@ def test_missing_status_is_reported_by_service() -> None:
     assert judge_status({}, None, {}, NOW_MS)["verdict"] == NOT_RUNNING
     silent = ServiceState(SILENCE_S_MAX + 5)
     found = judge_status({"controller": silent}, controller(), {}, NOW_MS)
-    assert (found["verdict"], found["reasons"][0]) == (NOT_RUNNING, "the controller has been silent for 20 s")
+    assert (found["verdict"], found["reasons"][0]) == (
+        NOT_RUNNING,
+        f"the controller has been silent for 20 s: {SILENT_BECAUSE}",
+    )
     services = {
         "controller": ServiceState(1),
         "streaming": ServiceState(40),
@@ -292,6 +295,33 @@ def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
     assert text.splitlines()[0] == "healthy"
     assert "alert: warning: queue grows" in text
     assert "source: the live view" in text
+
+
+@pytest.mark.stack
+def test_a_server_that_refuses_the_live_view_makes_no_controller_silent(tmp_path: Path) -> None:
+    """The controller's file shows that it runs; without the file, the source says why its view may be old."""
+    import redis
+
+    old = controller(time_ms=int(time.time() * 1000) - 60_000)
+    _write(tmp_path, _fresh())
+    with Supervisor() as supervisor:
+        url = start_valkey_service(supervisor, tmp_path / "valkey").url
+        client = redis.Redis.from_url(url)
+        ValkeyView(client, "regraft").publish(old, 0)
+        assert "source: the live view\n" in _run(tmp_path / "none", "--set", f"redis.url={url}")[1]
+        client.config_set("maxmemory", "1")
+        code, text = _run(tmp_path, "--set", f"redis.url={url}")
+        assert (code, text.splitlines()[0]) == (0, "healthy")
+        assert f"source: the status files in {tmp_path} (the live view was last written 6" in text
+        assert "because the server refuses writes: its memory is full" in text
+        code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
+        assert code == 1
+        assert text.startswith("not running: the controller has been silent for 6")
+        assert "source: the live view (last written 6" in text
+        client.config_set("maxmemory", "0")
+        client.replicaof("127.0.0.1", "1")
+        assert "it is a read-only replica" in _run(tmp_path / "none", "--set", f"redis.url={url}")[1]
+        client.close()
 
 
 def test_what_others_wrote_forges_no_line_and_controls_no_terminal() -> None:
