@@ -93,13 +93,14 @@ def require_topics(kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (
 
 def check_topics(
     kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (NO_AGENT,), *, is_replay: bool = False
-) -> None:
-    """Check the existing topics if Kafka is available and describes them; readers wait for missing ones.
+) -> bool:
+    """Check the existing topics; return False if Kafka is unavailable or does not describe them.
 
-    ``is_replay``: topics keep the recorded times instead of Kafka's. Raises TopicMismatchError.
+    Readers wait for missing ones. ``is_replay``: topics keep the recorded times instead of Kafka's. Raises
+    TopicMismatchError.
     """
     if not is_kafka_ready(kafka):
-        return  # No stage ends because Kafka is unavailable.
+        return False  # No stage ends because Kafka is unavailable.
     admin = open_admin(kafka, TIMEOUT_S)
     try:
         there = _cluster(admin, kafka.bootstrap).topics
@@ -108,6 +109,8 @@ def check_topics(
         _check(kafka, admin, {name: topic for name, topic in names.items() if name in there})
     except KafkaException as error:
         log.warning("topics_not_checked", reason=error.args[0].str())
+        return False
+    return True
 
 
 def count_brokers(kafka: KafkaAccess) -> int:

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 
 from regraft.infra.kafka.check_kafka import Diagnosis, check_kafka
 from regraft.infra.kafka.compare_topics import durability_note
-from regraft.infra.kafka.create_topics import count_brokers
+from regraft.infra.kafka.create_topics import TopicMismatchError, check_topics, count_brokers
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_messages import read_last
 from regraft.infra.live.redis_access import RedisAccess
@@ -250,6 +250,7 @@ def _servers(
             yield Finding("kafka server", FindingStatus.MISSING, finding.found, finding.to_do)
         else:
             yield Finding("kafka server", FindingStatus.OK, finding)
+            yield _topics_finding(kafka, namespace, agents)
             yield _durable(count_brokers(kafka))
             if offsets_ms := read_clock_offsets_ms(kafka, namespace):
                 yield clocks_finding(offsets_ms)
@@ -262,6 +263,19 @@ def _servers(
             yield Finding(
                 "redis server", FindingStatus.MISSING, f"{shown} does not answer, or refuses this client", to_do
             )
+
+
+def _topics_finding(kafka: KafkaAccess, namespace: str, agents: Sequence[str]) -> Finding:
+    """Return whether the topics are configured as needed: a stage with a wrong one does not start."""
+    try:
+        is_checked = check_topics(kafka, namespace, agents)
+    except TopicMismatchError as error:
+        wrong, _, to_do = str(error).rpartition(": ")
+        return Finding("kafka topics", FindingStatus.MISSING, wrong, f"{to_do[0].upper()}{to_do[1:]}")
+    if not is_checked:
+        to_do = "Let this login describe the configurations of topics."
+        return Finding("kafka topics", FindingStatus.WARN, "their configuration is not shown", to_do)
+    return Finding("kafka topics", FindingStatus.OK, "those that exist are configured as needed")
 
 
 def _durable(broker_count: int) -> Finding:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from regraft.infra.kafka.create_topics import TopicMismatchError
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.live.redis_access import RedisAccess
 from regraft.infra.local import doctor as module
@@ -36,6 +37,22 @@ def test_every_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert all(finding.to_do for finding in found if finding.status is not FindingStatus.OK)
     assert not any(finding.to_do for finding in found if finding.status is FindingStatus.OK)
     assert "secret" not in str(found)
+
+
+def test_a_topic_that_no_stage_accepts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stages refuse to start with it, while `all topics exist` was all that the doctor found."""
+
+    def refuse(*_: object) -> bool:
+        raise TopicMismatchError("Topic a.plans does not have what is needed (x is 1): alter it (a --add x=2) or so.")
+
+    kafka = KafkaAccess("127.0.0.1:1")
+    for answer, expected in ((refuse, FindingStatus.MISSING), (lambda *_: False, FindingStatus.WARN)):
+        monkeypatch.setattr(module, "check_topics", answer)
+        assert module._topics_finding(kafka, "a", ()).status is expected
+    monkeypatch.setattr(module, "check_topics", refuse)
+    finding = module._topics_finding(kafka, "a", ())
+    assert finding.found == "Topic a.plans does not have what is needed (x is 1)"
+    assert finding.to_do == "Alter it (a --add x=2) or so."
 
 
 def test_altered_jar_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
