@@ -22,6 +22,7 @@ from regraft.infra.kafka.compare_topics import durability_note
 from regraft.infra.kafka.create_topics import TopicMismatchError, check_topics, count_brokers
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_messages import read_last
+from regraft.infra.live.ask_server import why_refused
 from regraft.infra.live.redis_access import RedisAccess
 from regraft.infra.local.fetch_jars import check_jars, jar_dir, read_lock
 from regraft.infra.local.find_cache import find_cache, find_checkout
@@ -256,13 +257,17 @@ def _servers(
                 yield clocks_finding(offsets_ms)
     if redis is not None:
         shown = redis.url.rsplit("@", 1)[-1]  # the part before the @ may hold a password
-        if is_redis_ready(redis.url, SERVER_TIMEOUT_S, redis.security):
-            yield Finding("redis server", FindingStatus.OK, f"{shown} answers")
-        else:
+        if not is_redis_ready(redis.url, SERVER_TIMEOUT_S, redis.security):
             to_do = "Correct redis.url and redis.security; without a URL the demo starts its own server."
             yield Finding(
                 "redis server", FindingStatus.MISSING, f"{shown} does not answer, or refuses this client", to_do
             )
+        elif refusal := why_refused(redis, SERVER_TIMEOUT_S):
+            reason, _, to_do = refusal.partition(": ")
+            text = f"{shown} refuses writes: {reason}"
+            yield Finding("redis server", FindingStatus.MISSING, text, f"{to_do[0].upper()}{to_do[1:]}.")
+        else:
+            yield Finding("redis server", FindingStatus.OK, f"{shown} answers")
 
 
 def _topics_finding(kafka: KafkaAccess, namespace: str, agents: Sequence[str]) -> Finding:

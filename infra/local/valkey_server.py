@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
+from regraft.infra.live.ask_server import open_client
 from regraft.infra.live.redis_access import RedisAccess, RedisSecurity
 from regraft.infra.local.service import SERVER_VARIABLES, Service
 from regraft.infra.local.start_on_port import start_on_port
@@ -123,11 +122,8 @@ def start_valkey_service(supervisor: Supervisor, run_dir: Path, *, port: int | N
 
 def is_redis_ready(url: str, timeout_s: float = PROBE_TIMEOUT_S, security: RedisSecurity | None = None) -> bool:
     """Return True if the server at ``url`` accepts the credentials and has loaded its data."""
-    once = Retry(NoBackoff(), 0)  # redis-py retries for many seconds by default
-    options = {**RedisAccess(url, security or RedisSecurity()).client_options(), "retry": once}
-    client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, **options)
     try:
-        with client:
+        with open_client(RedisAccess(url, security or RedisSecurity()), timeout_s) as client:
             return bool(client.ping())
     except redis.RedisError:
         return False

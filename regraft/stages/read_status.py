@@ -9,10 +9,8 @@ from typing import Any, cast
 
 import msgspec
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from regraft.infra.live.explain_refusal import refusal_of
+from regraft.infra.live.ask_server import open_client, why_refused
 from regraft.infra.live.redis_access import RedisAccess
 from regraft.schemas.live_view import VIEW_KEYS, LiveView, LiveViewError, decode_keys
 from regraft.settings.run_settings import Settings
@@ -54,8 +52,9 @@ def find_status(settings: Settings) -> FoundStatus:
     age_s = max(settings.run.clock.wall_s(settings.run.clock.now_ms() - view.time_ms), 0.0)
     controller, detail = ServiceState(age_s), ""
     if controller.is_silent:
-        refusal = _refusal(settings.redis.access)
-        old = f"last written {age_s:.0f} s ago{refusal}"
+        refusal = why_refused(settings.redis.access, TIMEOUT_S)
+        because = f", because the server refuses writes: {refusal}" if refusal else ""
+        old = f"last written {age_s:.0f} s ago{because}"
         shown = _from_files(settings.run.directory, services, alerts, f"the live view was {old}")
         if shown.view is not None and not shown.view.is_standby and not shown.services[CONTROLLER].is_silent:
             return shown
@@ -91,23 +90,8 @@ def _age_s(file: Path) -> float:
 def _read_keys(access: RedisAccess, namespace: str) -> tuple[LiveView, Document] | None:
     """Return the live view and the alerts; None if neither was ever written. Raises RedisError, LiveViewError."""
     names = (*VIEW_KEYS, ALERTS)
-    with _open_client(access) as client:
+    with open_client(access, TIMEOUT_S) as client:
         texts = cast(list[bytes | None], client.mget([f"{namespace}:live:{name}" for name in names]))
     texts_by_key = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
     alerts = msgspec.json.decode(texts_by_key.pop(ALERTS, b"{}"), type=dict[str, Any])
     return (decode_keys(texts_by_key), alerts) if texts_by_key else None
-
-
-def _refusal(access: RedisAccess) -> str:
-    """Return why the server refuses writes, as the end of a sentence; empty if it does not, or does not say."""
-    try:
-        with _open_client(access) as client:
-            reason = refusal_of(cast(dict[str, Any], client.info()))
-    except redis.RedisError:  # Such as a user who may not ask.
-        return ""
-    return f", because the server refuses writes: {reason}" if reason else ""
-
-
-def _open_client(access: RedisAccess) -> redis.Redis:
-    options = {**access.client_options(), "retry": Retry(NoBackoff(), 0)}
-    return redis.Redis.from_url(access.url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, **options)

@@ -55,6 +55,16 @@ def test_a_topic_that_no_stage_accepts_is_named(monkeypatch: pytest.MonkeyPatch)
     assert finding.to_do == "Alter it (a --add x=2) or so."
 
 
+def test_a_server_that_refuses_the_live_view_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers, but the dashboard would stay empty."""
+    monkeypatch.setattr(module, "is_redis_ready", lambda *_: True)
+    monkeypatch.setattr(module, "why_refused", lambda *_: "its memory is full: raise maxmemory")
+    (finding,) = module._servers(None, "regraft", (), RedisAccess("redis://:secret@h:1/0"))
+    assert finding == Finding(
+        "redis server", FindingStatus.MISSING, "h:1/0 refuses writes: its memory is full", "Raise maxmemory."
+    )
+
+
 def test_altered_jar_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A jar that does not match the lock is named, and left for the set-up to replace."""
     (tmp_path / "thing-1.0.jar").write_bytes(b"altered")

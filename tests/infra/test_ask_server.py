@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from regraft.infra.live.explain_refusal import refusal_of
+from regraft.infra.live.ask_server import refusal_of
 
 WELL = {"role": "master", "used_memory": 2_000_000, "maxmemory": 0, "rdb_last_bgsave_status": "ok"}
 
