@@ -7,6 +7,7 @@ values are read from Kafka at the end (``collect_run``).
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ from regraft.run_records.run_record import (
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import Horizon, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
+from regraft.schemas.loop_verdict import SILENCE_S_MAX
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import Plan
 from regraft.schemas.shown_state import CostPoint, DecisionTimes
@@ -52,6 +54,7 @@ class RunObserver:
         self.streaming: Document = {}
         self.view: LiveView | None = None  # That of the current or last leader.
         self._has_leader = True
+        self._news_s = 0.0  # When the view last changed.
         self.windows: dict[int, WindowCost] = {}
         self.behind_ms_max = 0.0
         self.at_risk_per_s_max = 0.0  # Deliveries per second that had to cross dead brokers.
@@ -225,14 +228,25 @@ class RunObserver:
             horizon=self.horizon,
             ledger=self.ledger if self.emulator else None,
             services=services,
-            note=NO_LEADER if not self._has_leader else "" if view is None else _note(view),
+            note=self._note_text(),
         )
+
+    def _note_text(self) -> str:
+        """Describe why the values are old, or why the controller does not act by itself; empty if neither is so."""
+        if self.view is None or not self._has_leader:
+            return "" if self._has_leader else NO_LEADER
+        silent_s, note = time.monotonic() - self._news_s, _note(self.view)
+        if silent_s <= SILENCE_S_MAX:
+            return note
+        return "; ".join(filter(None, (f"the controller has written no status for {silent_s:.0f} s", note)))
 
     def _take_view(self, view: LiveView) -> list[AdaptationEvent]:
         refusals = Counter(view.refusals)
         if refusals.total() < self._refusals.total():  # a restarted controller counts from 0
             self._refusals_before += self._refusals
         self._refusals = refusals
+        if self.view is None or view.time_ms != self.view.time_ms:
+            self._news_s = time.monotonic()
         self.view = view
         self.latencies_ms.update(view.window_close_to_command_ms)
         for planner, shadow in view.shadows.items():

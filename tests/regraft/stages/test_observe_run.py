@@ -1,12 +1,15 @@
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.live_view import Horizon, LiveView, encode_view
+from regraft.schemas.loop_verdict import SILENCE_S_MAX
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import REPAIR, PlanPhase
 from regraft.schemas.shown_state import DecisionTimes, ShownFleet, ShownMember
@@ -80,6 +83,24 @@ def test_a_restarted_controller_that_stands_by_hides_no_plans(tmp_path: Path) ->
     _show(tmp_path, _view({}, window_count=1))
     observer.refresh()
     assert observer.frame("running", 3.0, None, ()).note == before.note
+
+
+def test_old_values_are_said_to_be_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a controller that cannot write it, or that is gone, was shown as the present state."""
+    observer, now_s = RunObserver(tmp_path), 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    _show(tmp_path, _view({}, 1, time_ms=1_000))
+    observer.refresh()
+    now_s += SILENCE_S_MAX
+    observer.refresh()
+    assert "status" not in observer.frame("running", 1.0, None, ()).note
+    (tmp_path / "controller.json").unlink()
+    now_s += 5.0
+    observer.refresh()
+    assert "the controller has written no status for 20 s" in observer.frame("running", 1.0, None, ()).note
+    _show(tmp_path, _view({}, 1, time_ms=2_000))
+    observer.refresh()
+    assert "status" not in observer.frame("running", 1.0, None, ()).note
 
 
 def test_a_broken_status_file_is_ignored(tmp_path: Path) -> None:
