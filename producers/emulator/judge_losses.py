@@ -80,13 +80,14 @@ class LossJudge:
 
         Returns the brokers that the command names as lost although they are alive in that life.
         """
-        key = command.epoch_to, command.digest
+        key, lost = (command.epoch_to, command.digest), self._lost_alive(command)
         if command.phase is CommandPhase.PREPARE and key not in self._prepared:
             before = self._epochs.get(command.epoch_from)
             target = None if before is None else target_of(before.configuration, command)
             if before is not None and target is not None:
                 incarnations = {name: before.incarnation_of.get(name, 0) for name in target.brokers}
-                incarnations |= {name: self._incarnation_now.get(name, 0) for name in command.brokers_joined}
+                for name in command.brokers_joined:  # One that the plan also loses joins in its next incarnation.
+                    incarnations[name] = self._incarnation_now.get(name, 0) + (name in lost)
                 self._prepared[key] = _Epoch(target, incarnations)
         elif command.phase is CommandPhase.ACTIVATE and key in self._prepared:
             self._epochs[command.epoch_to] = self._prepared.pop(key)
@@ -94,11 +95,17 @@ class LossJudge:
                 del self._epochs[number]
         elif command.phase is CommandPhase.ABORT:
             self._prepared.pop(key, None)
-        epochs = [self._epochs[one] for one in (command.epoch_from, command.epoch_to) if one in self._epochs]
+        return lost
+
+    def _lost_alive(self, command: Command) -> list[str]:
+        """Return the brokers that a command names as lost although they are alive in that incarnation."""
+        before, after = (self._epochs.get(epoch) for epoch in (command.epoch_from, command.epoch_to))
+        incarnation, joined = self._incarnation_now, command.brokers_joined
         return [
             name
             for name in command.lost_brokers
-            if any(epoch.incarnation_of.get(name) == self._incarnation_now.get(name, 0) for epoch in epochs)
+            if (before is not None and before.incarnation_of.get(name) == incarnation.get(name, 0))
+            or (after is not None and name not in joined and after.incarnation_of.get(name) == incarnation.get(name, 0))
         ]
 
     def end_incarnation(self, broker: str, end: IncarnationEnd) -> None:

@@ -11,7 +11,7 @@ from regraft.controller.execute.transition import SendCommand, Transition, Trans
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.emulator.judge_losses import BROKER_WAS_DEAD, LOST_WITH_BROKER
+from regraft.producers.emulator.judge_losses import BROKER_WAS_DEAD, LOST_WITH_BROKER, IncarnationEnd
 from regraft.producers.emulator.ledger import UNEXPLAINED
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.schemas.command import Command, CommandPhase, Outcome
@@ -297,6 +297,24 @@ def test_a_publisher_sent_to_a_living_broker_that_counts_as_dead_waits_for_a_hom
     publishers = virtual.overlay.publishers
     assert (publishers.home_of("p"), publishers.waiting_count, publishers.is_any_moving) == ("d", 1, False)
     assert virtual.cores["d"].live_neighbours
+
+
+def test_brokers_that_one_plan_loses_and_lets_join_take_part_again() -> None:
+    """All look new, as after an emulation was restarted: their clients wait for them until they take part."""
+    virtual = line()
+    virtual.run_until(1_500.0)
+    digest = virtual.overlay.inventory.bootstrap.at_epoch(1).digest
+    judge = virtual.overlay.judge
+    for phase in (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.PREPARE):  # The last one is a repetition.
+        links = tuple(virtual.overlay.inventory.bootstrap.links)
+        all_of_it = {"lost_brokers": tuple(NAMES), "brokers_joined": tuple(NAMES), "links_added": links}
+        given = all_of_it if phase is CommandPhase.PREPARE else {}
+        for name in NAMES:
+            command = Command("plan-1", phase, name, 0, 1, digest=digest, **given)  # type: ignore[arg-type]
+            for lost in judge.note_command(command):
+                judge.end_incarnation(lost, IncarnationEnd(1_500.0, set(), is_alive=True))
+    assert [name for name in NAMES if not judge.participates(name, 1)] == []
+    assert [name for name in NAMES if judge.participates(name, 0)] == []
 
 
 def test_a_repair_restores_subscriptions_without_any_client() -> None:
