@@ -43,8 +43,7 @@ class Situation:
     None if no change is known. ``hot`` is what is congested and must not be loaded further. ``recent_windows`` is how
     many of the state's newest windows are considered first, None for all. ``moves_interests``: plans have moved
     subscriptions within the newest window. ``unverified`` maps brokers to the plan that has moved subscribers to them
-    and is not verified yet. ``are_links_priced`` is false while all link costs are
-    placeholders.
+    and is not verified yet. ``are_links_priced`` is false while all link costs are placeholders.
     """
 
     state: OverlayState

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 USERS_SHIPPED = 1_225  # Users with shipped check-ins (data/SOURCES.md).
-DAYS_SHIPPED = 56
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def _until_ms(reason: str, minutes: float | None) -> int:
         return 0
     now_ms = time.time_ns() // 1_000_000
     minutes_max = (TIME_MS_MAX - now_ms) // MINUTE_MS
-    if not 0 < minutes <= minutes_max:  # NaN is neither.
+    if not 0 < minutes <= minutes_max:
         raise typer.BadParameter(f"--for is {minutes:g}: must be above 0 and at most {minutes_max:,} minutes")
     return now_ms + round(minutes * MINUTE_MS)
 

@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 CLIENTS_MAX = 100_000  # Beyond this, the one gone longest is forgotten, or a new one ignored.
 FILTERS_MAX = 200_000  # Of all clients; one client's share is smaller, so that it does not shut out the others.
 FILTERS_OF_CLIENT_MAX = 10_000
-REFUSED_MAX = 1_000
+BRACKETED_MAX = 1_000  # Names of clients that are kept because they end as if an address followed them.
 TOO_MANY, AMBIGUOUS = "too_many_filters", "log_ambiguous"
 FOR_AGENTS = "_REGRAFT/"
 ANSWER_S_MAX = 60.0  # A slow client's agent answers once the client has read what came before.
@@ -302,7 +302,7 @@ class MqttInterest:
         elif (connected := _CONNECTED.fullmatch(entry)) is not None:
             self._handle_connected(connected[1])
         elif (left := _DISCONNECTED.fullmatch(entry)) is not None:
-            is_whole = left[1] in self._bracketed or len(self._bracketed) >= REFUSED_MAX
+            is_whole = left[1] in self._bracketed or len(self._bracketed) >= BRACKETED_MAX
             name = left[1] if is_whole else _ADDRESS.sub("", left[1], count=1)
             if name not in self._clients:
                 return False
@@ -320,7 +320,7 @@ class MqttInterest:
             name, protocol, is_clean = text[: options.start()], int(options[1]), options[2] == "1"
             if self._is_own(name):
                 continue
-            if _ADDRESS.search(name) and len(self._bracketed) < REFUSED_MAX:
+            if _ADDRESS.search(name) and len(self._bracketed) < BRACKETED_MAX:
                 self._bracketed[name] = None
             if is_clean and len(matches) == 1:
                 self._forget(name)
