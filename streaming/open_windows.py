@@ -12,19 +12,16 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from msgspec import Struct
 
 from regraft.schemas.arrays import Longs
-from regraft.streaming.decide_closing import Closing, advance
+from regraft.streaming.decide_closing import Closing, RowTimes, advance
 from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.judge_records import BATCH_SCHEMA
 from regraft.streaming.merge_parts import WindowParts
-from regraft.streaming.shard_rows import PREFIX, ShardRows
+from regraft.streaming.shard_rows import PREFIX, PackedParts, Segment, ShardRows
 from regraft.streaming.tabulate_batches import parts_in_windows
 from regraft.streaming.unpack_cells import with_cells
-
-Charged = dict[int, dict[str, int]]  # By the start of the window and the broker, in bytes.
 
 # Four telemetry batches in a second, each as long as Kafka permits, are half of this.
 SHARE_BYTES_PER_S = 8 << 20
@@ -32,52 +29,30 @@ PART_BYTES = SHARE_BYTES_PER_S // 200  # Charged for each part besides its size:
 
 
 class Kept(NamedTuple):
-    """Which parts are kept, by their places, and what is charged for all so far."""
+    """Which parts are kept, by their places, and what is charged to each broker so far."""
 
     places: Longs
-    charged: Charged
+    charged: dict[str, int]
 
 
-def keep_shares(
-    brokers: Sequence[str], starts_ms: Sequence[int], parts: Sequence[bytes], charged: Mapping[int, Mapping[str, int]],
-    window_ms: int,
-) -> Kept:  # fmt: skip
-    """Return the parts that fit into their brokers' shares of their windows: of too many, the first in byte order."""
-    after: Charged = {start_ms: dict(of_window) for start_ms, of_window in charged.items()}
-    share = SHARE_BYTES_PER_S * window_ms // 1_000
-    groups: dict[tuple[int, str], list[int]] = {}
-    for place, (broker, start_ms) in enumerate(zip(brokers, starts_ms, strict=True)):
-        groups.setdefault((start_ms, broker), []).append(place)
+def keep_shares(brokers: Sequence[str], parts: Sequence[bytes], charged: Mapping[str, int], window_ms: int) -> Kept:
+    """Return the parts that fit into their brokers' shares of a window: of too many, the first in byte order."""
+    after, share = dict(charged), _share(window_ms)
+    of_broker: dict[str, list[int]] = {}
+    for place, broker in enumerate(brokers):
+        of_broker.setdefault(broker, []).append(place)
     dropped: list[int] = []
-    for (start_ms, broker), places in groups.items():
-        of_window = after.setdefault(start_ms, {})
-        sizes = [len(parts[place]) + PART_BYTES for place in places]
-        left = share - of_window.get(broker, 0)
-        if sum(sizes) > left:
-            ordered = sorted(places, key=lambda place: parts[place])
-            fit = int(np.searchsorted(np.cumsum([len(parts[place]) + PART_BYTES for place in ordered]), left, "right"))
-            dropped += ordered[fit:]
-            sizes = [len(parts[place]) + PART_BYTES for place in ordered[:fit]]
-        of_window[broker] = of_window.get(broker, 0) + sum(sizes)
+    for broker, places in of_broker.items():
+        ordered = sorted(places, key=lambda place: parts[place])
+        sums = np.cumsum([len(parts[place]) + PART_BYTES for place in ordered])
+        fit = int(np.searchsorted(sums, share - after.get(broker, 0), "right"))
+        dropped += ordered[fit:]
+        after[broker] = after.get(broker, 0) + int(sums[fit - 1] if fit else 0)
     return Kept(np.setdiff1d(np.arange(len(parts)), dropped), after)
 
 
-CODEC = "zstd"  # Names and times repeat from part to part. lz4 leaves two thirds more, all of which passes Java twice.
-
-
-class PackedParts(Struct, frozen=True, array_like=True):
-    """Parts of one window from one micro-batch: their bodies, concatenated and compressed, and the length of each."""
-
-    body_bytes: int
-    packed: bytes
-    lengths: bytes
-
-    @classmethod
-    def of(cls, bodies: list[bytes]) -> PackedParts:
-        """Pack bodies."""
-        joined = b"".join(bodies)
-        lengths = np.fromiter(map(len, bodies), dtype="<i4", count=len(bodies))
-        return cls(len(joined), pa.compress(joined, codec=CODEC, asbytes=True), lengths.tobytes())
+def _share(window_ms: int) -> int:
+    return SHARE_BYTES_PER_S * window_ms // 1_000
 
 
 class ShardState(Struct, frozen=True):
@@ -117,41 +92,55 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
 
     A row is late if its window was closed before this micro-batch.
     """
-    own = np.array([part is not None for part in rows.parts], dtype=np.bool_)
-    starts = rows.times.window_start_ms
-    is_late = own & (starts + window_ms <= state.closing.closed_ms)
-    on_time = np.flatnonzero(own & ~is_late)
-    kept = _within_shares(state, rows, on_time, window_ms)
-    places = on_time[kept.places]
     still = {start_ms: list(segments) for start_ms, segments in state.open.items()}
-    for start_ms in np.unique(starts[places]).tolist():
-        bodies = [part for place in places[starts[places] == start_ms] if (part := rows.parts[place]) is not None]
-        still.setdefault(start_ms, []).append(PackedParts.of(bodies))
+    charged, of_window = dict(state.charged), _by_window(rows.segments)
+    late_rows = rows_over = 0
+    for start_ms, segments in of_window.items():
+        count = sum(segment.places.size for segment in segments)
+        if start_ms + window_ms <= state.closing.closed_ms:
+            late_rows += count
+            continue
+        kept, charged[start_ms] = _within_shares(segments, rows.times, charged.get(start_ms, {}), window_ms)
+        rows_over += count - sum(each.sizes().size for each in kept)
+        still.setdefault(start_ms, []).extend(kept)
     closing = advance(state.closing, rows.times, window_ms, grace_ms, waits_for_all=waits_for_all)
     due = sorted(start_ms for start_ms in still if start_ms + window_ms <= closing.closed_ms)
-    closed = [_parts(start_ms, still.pop(start_ms), window_ms) for start_ms in due]
-    charged = {start_ms: of_window for start_ms, of_window in kept.charged.items() if start_ms in still}
+    closed = [parts_of_window(start_ms, still.pop(start_ms), window_ms) for start_ms in due]
+    charged = {start_ms: of_brokers for start_ms, of_brokers in charged.items() if start_ms in still}
     whole = WindowParts.joined(closed) if closed else None
-    return Step(ShardState(closing, still, charged), whole, int(is_late.sum()), on_time.size - places.size)
+    return Step(ShardState(closing, still, charged), whole, late_rows, rows_over)
 
 
-def _within_shares(state: ShardState, rows: ShardRows, places: Longs, window_ms: int) -> Kept:
-    names = rows.times.broker.dictionary.to_pylist()
-    brokers = [names[code] for code in rows.times.broker.indices.to_numpy()[places].tolist()]
-    parts = [rows.parts[place] or b"" for place in places.tolist()]
-    return keep_shares(brokers, rows.times.window_start_ms[places].tolist(), parts, state.charged, window_ms)
+def _by_window(segments: Sequence[Segment]) -> dict[int, list[Segment]]:
+    of_window: dict[int, list[Segment]] = {}
+    for segment in segments:
+        of_window.setdefault(segment.window_start_ms, []).append(segment)
+    return of_window
 
 
-def _parts(start_ms: int, segments: list[PackedParts], window_ms: int) -> WindowParts:
-    data = b"".join(
-        pa.decompress(segment.packed, segment.body_bytes, codec=CODEC, asbytes=True) for segment in segments
-    )
-    lengths = np.frombuffer(b"".join(segment.lengths for segment in segments), dtype="<i4").astype(np.int64)
-    return parts_of_window(start_ms, data, lengths, window_ms)
+def _within_shares(
+    segments: Sequence[Segment], times: RowTimes, charged: Mapping[str, int], window_ms: int
+) -> tuple[list[PackedParts], dict[str, int]]:
+    """Return what is kept of a window's segments, as they are if all fit, and what is charged for the window so far."""
+    names = times.broker.dictionary.to_pylist()
+    codes = times.broker.indices.to_numpy()[np.concatenate([segment.places for segment in segments])]
+    sizes = np.concatenate([segment.parts.sizes() for segment in segments]) + PART_BYTES
+    sums = np.bincount(codes, weights=sizes, minlength=len(names))
+    after = dict(charged)
+    for code in np.unique(codes).tolist():
+        after[names[code]] = after.get(names[code], 0) + int(sums[code])
+    if max(after.values()) <= _share(window_ms):
+        return [segment.parts for segment in segments], after
+    parts = [part for segment in segments for part in segment.parts.parts()]
+    kept = keep_shares([names[code] for code in codes.tolist()], parts, charged, window_ms)
+    left = [parts[place] for place in kept.places.tolist()]
+    return [PackedParts.of(left)] if left else [], kept.charged
 
 
-def parts_of_window(start_ms: int, data: bytes, lengths: Longs, window_ms: int) -> WindowParts:
-    """Return the parts of a window that are concatenated in ``data``, with these lengths in bytes."""
+def parts_of_window(start_ms: int, segments: Sequence[PackedParts], window_ms: int) -> WindowParts:
+    """Return the parts of a window, decoded."""
+    data = b"".join(segment.data() for segment in segments)
+    lengths = np.concatenate([segment.sizes() for segment in segments])
     ends = np.cumsum(lengths)
     starts = ends - lengths
     prefixes = np.frombuffer(data, dtype=np.uint8)[starts[:, None] + np.arange(PREFIX.size)]

@@ -2,7 +2,9 @@
 
 A row is for one batch and one window: a batch has a row in the window of its own time, in those of its deliveries, and
 in the one in which Kafka received it, where its delay counts; a batch whose clock is too far off has only the last. Its
-part is the batch's body, behind Kafka's time and whether the clock is off, so that no number is encoded twice.
+part is the batch's body, behind Kafka's time and whether the clock is off, so that no number is encoded twice. Parts
+are compressed by window as soon as they are judged, and stay so until their window closes: Spark carries each several
+times, to its shard and then as state.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,12 +32,52 @@ PREFIX = struct.Struct("<qB")  # Kafka's time in ms, NEVER_MS if it is not used,
 WHOLE_WINDOWS_MAX = 4
 
 
+CODEC = "zstd"  # Names and times repeat from part to part. lz4 leaves two thirds more.
+
+
+class PackedParts(Struct, frozen=True, array_like=True):
+    """Parts of one window: concatenated and compressed, ``part_bytes`` long before, and the length of each."""
+
+    part_bytes: int
+    packed: bytes
+    lengths: bytes
+
+    @classmethod
+    def of(cls, parts: list[bytes]) -> PackedParts:
+        """Pack parts."""
+        joined = b"".join(parts)
+        lengths = np.fromiter(map(len, parts), dtype="<i4", count=len(parts))
+        return cls(len(joined), pa.compress(joined, codec=CODEC, asbytes=True), lengths.tobytes())
+
+    def data(self) -> bytes:
+        """Return the parts, concatenated."""
+        data: bytes = pa.decompress(self.packed, self.part_bytes, codec=CODEC, asbytes=True)
+        return data
+
+    def sizes(self) -> Longs:
+        """Return the length of each part."""
+        return np.frombuffer(self.lengths, dtype="<i4").astype(np.int64)
+
+    def parts(self) -> list[bytes]:
+        """Return the parts."""
+        data, ends = self.data(), np.cumsum(self.sizes())
+        return [data[end - size : end] for end, size in zip(ends.tolist(), self.sizes().tolist(), strict=True)]
+
+
+class Segment(NamedTuple):
+    """Parts of one window, and the places of their rows in the micro-batch."""
+
+    window_start_ms: int
+    places: Longs
+    parts: PackedParts
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ShardRows:
-    """Rows of one micro-batch for one shard; ``parts`` has None for parts of other shards."""
+    """Rows of one micro-batch for one shard: the times of all, and the parts of its own brokers'."""
 
     times: RowTimes
-    parts: list[bytes | None]
+    segments: list[Segment]
 
 
 class PackedRows(Struct, frozen=True, array_like=True):
@@ -43,7 +85,7 @@ class PackedRows(Struct, frozen=True, array_like=True):
 
     ``reached_ms`` is how far the row's broker is: the batch's own time or Kafka's, whichever is earlier, so no clock
     runs ahead of Kafka's; NEVER_MS if the clock is too far off. ``kafka_ms`` is NEVER_MS if Kafka's times are not used.
-    ``has_cells``: the part has deliveries. ``parts`` are those of the rows with ``own``.
+    ``has_cells``: the part has deliveries. ``parts`` are those of the rows with ``own``, by the start of the window.
     """
 
     brokers: list[str]
@@ -53,7 +95,7 @@ class PackedRows(Struct, frozen=True, array_like=True):
     window_start_ms: bytes
     has_cells: bytes
     own: bytes
-    parts: list[bytes]
+    parts: dict[int, PackedParts]
 
     def packed(self) -> bytes:
         """Return it as bytes."""
@@ -84,7 +126,10 @@ def pack_rows(judge: RecordJudge, judged: Judged, window_ms: int, shards: int) -
     packed = []
     for number in range(shards):
         own = shard == number
-        mine = [parts[place] for place in np.flatnonzero(own)]
+        mine = {
+            start_ms: PackedParts.of([parts[place] for place in places])
+            for start_ms, places in _by_window(np.flatnonzero(own), window)
+        }
         rows = PackedRows(brokers, code.tobytes(), reached, taken, windows, has_cells.tobytes(), own.tobytes(), mine)
         packed.append(rows.packed())
     return packed
@@ -108,11 +153,22 @@ def unpack_rows(packed: Sequence[bytes]) -> ShardRows:
         joined("window_start_ms", "<i8"),
         joined("has_cells", "?"),
     )
-    parts: list[bytes | None] = [None] * times.reached_ms.size
-    mine = [part for each in several for part in each.parts]
-    for place, part in zip(np.flatnonzero(joined("own", "?")).tolist(), mine, strict=True):
-        parts[place] = part
-    return ShardRows(times, parts)
+    segments: list[Segment] = []
+    before = 0
+    for each in several:
+        windows, own = np.frombuffer(each.window_start_ms, "<i8"), np.frombuffer(each.own, "?")
+        for start_ms, places in _by_window(np.flatnonzero(own), windows):
+            segments.append(Segment(start_ms, places + before, each.parts[start_ms]))
+        before += windows.size
+    return ShardRows(times, segments)
+
+
+def _by_window(places: Longs, window_start_ms: Longs) -> list[tuple[int, Longs]]:
+    """Return the places of the rows of each window."""
+    starts = window_start_ms[places]
+    order = np.argsort(starts, kind="stable")
+    groups = np.split(places[order], np.flatnonzero(np.diff(starts[order])) + 1)
+    return [(int(window_start_ms[group[0]]), group) for group in groups if group.size]
 
 
 def shard_of(broker: str, shards: int) -> int:

@@ -26,7 +26,16 @@ def rows_of(
     batches: Sequence[TelemetryBatch], kafka_ms: int | None = None, shard: int = 0, shards: int = 1
 ) -> ShardRows:
     """Return the rows of a shard; without Kafka's time, any clock is right and none is measured."""
+    return rows_of_tasks([batches], kafka_ms, shard, shards)
+
+
+def rows_of_tasks(
+    tasks: Sequence[Sequence[TelemetryBatch]], kafka_ms: int | None = None, shard: int = 0, shards: int = 1
+) -> ShardRows:
+    """Return the rows of a shard from several tasks, each of which has judged some of the batches."""
     judge = RecordJudge(EventBounds() if kafka_ms is None else EventBounds(FAR_MS, FAR_MS))
-    judged = judge.judge(records_of([encode(batch) for batch in batches], kafka_ms or 0))
-    packed = pack_rows(judge, judged, WINDOW_MS, shards)
-    return unpack_rows(packed[shard : shard + 1] if packed else [])
+    packed: list[bytes] = []
+    for batches in tasks:
+        judged = judge.judge(records_of([encode(batch) for batch in batches], kafka_ms or 0))
+        packed += pack_rows(judge, judged, WINDOW_MS, shards)[shard : shard + 1]
+    return unpack_rows(packed)

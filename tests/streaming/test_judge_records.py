@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,7 +33,7 @@ from regraft.streaming.merge_parts import WindowParts, merge_parts
 from regraft.streaming.open_windows import parts_of_window
 from regraft.streaming.read_telemetry import LetterWriter, RowPacker, judge_of
 from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
-from regraft.streaming.shard_rows import ShardRows, unpack_rows
+from regraft.streaming.shard_rows import PackedParts, ShardRows, unpack_rows
 from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
 from tests.controller.windows.sampled_traffic import batches_of, draw_traffic
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
@@ -117,15 +116,10 @@ def windows_of(batch: pa.RecordBatch, job: StreamingSettings) -> list[WindowRows
 
 def parts_of_rows(rows: ShardRows) -> WindowParts:
     """Return the parts of the only shard."""
-    of_window: dict[int, list[bytes]] = {}
-    for start_ms, part in zip(rows.times.window_start_ms.tolist(), rows.parts, strict=True):
-        of_window.setdefault(start_ms, []).append(part or b"")
-    return WindowParts.joined(
-        [
-            parts_of_window(start_ms, b"".join(parts), np.array([len(part) for part in parts]), WINDOW_MS)
-            for start_ms, parts in of_window.items()
-        ]
-    )
+    of_window: dict[int, list[PackedParts]] = {}
+    for segment in rows.segments:
+        of_window.setdefault(segment.window_start_ms, []).append(segment.parts)
+    return WindowParts.joined([parts_of_window(*of_one, WINDOW_MS) for of_one in of_window.items()])
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

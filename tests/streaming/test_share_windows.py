@@ -16,7 +16,7 @@ from regraft.streaming.close_windows import close_windows
 from regraft.streaming.encode_rows import Message
 from regraft.streaming.merge_parts import MergedWindows, WindowParts, merge_parts
 from regraft.streaming.open_windows import PART_BYTES, ShardState, Step, keep_shares, take_rows
-from tests.streaming.judged_rows import rows_of
+from tests.streaming.judged_rows import rows_of, rows_of_tasks
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, random_telemetry
 from tests.streaming.test_open_windows import GRACE_MS
 
@@ -72,19 +72,44 @@ def test_the_windows_of_others_are_as_without_the_flood(seed: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from((0, 5_000)), st.binary(max_size=4)), max_size=40),
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=4)), max_size=40),
        st.randoms(use_true_random=False))  # fmt: skip
-def test_the_same_parts_are_kept_in_any_order(parts: list[tuple[str, int, bytes]], rng: random.Random) -> None:
+def test_the_same_parts_are_kept_in_any_order(parts: list[tuple[str, bytes]], rng: random.Random) -> None:
     """A micro-batch that runs again after a failure gets its rows in another order and must write the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_windows, "SHARE_BYTES_PER_S", PART_BYTES)  # Five parts in a window of five seconds.
         kept = []
         for _ in range(2):
             rng.shuffle(parts)
-            brokers, starts_ms, bodies = zip(*parts, strict=True) if parts else ((), (), ())
-            places, charged = keep_shares(brokers, starts_ms, bodies, {0: {"a": 3 * PART_BYTES}}, 5_000)
+            brokers, bodies = zip(*parts, strict=True) if parts else ((), ())
+            places, charged = keep_shares(brokers, bodies, {"a": 3 * PART_BYTES}, 5_000)
             kept.append((sorted(parts[place] for place in places), charged))
     assert kept[0] == kept[1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32))
+def test_how_records_are_divided_among_tasks_changes_nothing(seed: int) -> None:
+    """Each task compresses the parts of its own records; a flood is cut alike however they are divided."""
+    rng = random.Random(seed)
+    batches = [*random_telemetry(rng), *flood(rng.choice((0, 3_000)))]
+    rng.shuffle(batches)
+    end = [TelemetryBatch("end", 1, 0, BEGIN_MS + 200 * WINDOW_MS, 0)]
+
+    def closed(tasks: int) -> tuple[int, list[object]]:
+        own = [batches[number::tasks] for number in range(tasks)]
+        taken = take_rows(
+            ShardState(), rows_of_tasks([each for each in own if each]), WINDOW_MS, GRACE_MS, waits_for_all=False
+        )
+        ended = step(ShardState.unpacked(taken.state.packed()), end)
+        both = [
+            close_windows(merge_parts(each), WINDOW_MS) for each in (taken.closed, ended.closed) if each is not None
+        ]
+        return taken.rows_over, [
+            (window.marker, sorted(map(encode, window.rows()))) for windows in both for window in windows
+        ]
+
+    assert closed(1) == closed(rng.randrange(2, 6))
 
 
 def test_invented_brokers_are_not_awaited_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
