@@ -66,8 +66,10 @@ LOCAL_MASTER = "local[2]"
 # likely for lack of memory) would then end the query.
 TASK_FAILURES_MAX = 4
 # When Python stops a query, a regular expression on a long error text overflows the default stack.
-# Jobs here give Java bytes to carry, and Python the work: its thorough compiler costs more than it brings.
-JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m -XX:TieredStopAtLevel=1"
+# Jobs here give Java bytes to carry, and Python the work: its thorough compiler costs more than it brings, and more
+# threads to collect garbage take more memory but no less CPU time. A start fills 200 MB with classes, which would be
+# collected for every few more without MetaspaceSize.
+JAVA_OPTIONS = "-Xss4m -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:MaxMetaspaceSize=512m -XX:TieredStopAtLevel=1"
 
 LOG_PROPERTIES = """\
 status=error
