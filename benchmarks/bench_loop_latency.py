@@ -113,8 +113,8 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, warm_up_s: float, 
         ),
         Figure("windows_measured", where, len(state_ms), "windows"),
         Figure("deliveries", where, summary["deliveries"], "deliveries"),
-        Figure("rss_bytes_max", where, summary["rss_bytes_max"]["total"], "bytes"),
-        *(Figure(f"rss_bytes_max_{name}", where, summary["rss_bytes_max"][name], "bytes") for name in SERVICES),
+        Figure("memory_bytes_max", where, summary["memory_bytes_max"]["total"], "bytes"),
+        *(Figure(f"memory_bytes_max_{name}", where, summary["memory_bytes_max"][name], "bytes") for name in SERVICES),
         Figure("telemetry_records_per_s", where, summary["telemetry_records"] / summary["duration_s"], "1/s"),
         *(
             Figure(f"{suffix}_bytes_per_s", where, _kafka_bytes(folder, suffix) / summary["duration_s"], "bytes/s")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,11 +24,11 @@ import psutil
 import structlog
 
 from regraft.infra.local.service import Service, ServiceEvent, ServiceEventKind, cause_of, log_tail, rotate_log
+from regraft.infra.process.measure_memory import memory_by_session, memory_bytes
 from regraft.infra.process.stack_error import StackError
 
 TICK_S = 0.05
 MEMORY_INTERVAL_S = 1.0
-YOUNG_S = 1.0
 EVENTS_MAX = 10_000
 KILL_WAIT_S = 5.0
 OWN_NAME = "supervisor"
@@ -70,7 +70,7 @@ class _Child:
     ended: threading.Event = field(default_factory=threading.Event)
     settled: threading.Event = field(default_factory=threading.Event)
     exit_code: int | None = None
-    rss_bytes_max: int = 0
+    memory_bytes_max: int = 0
 
 
 class Supervisor:
@@ -83,8 +83,8 @@ class Supervisor:
         self._children: dict[str, _Child] = {}
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._events: deque[ServiceEvent] = deque(maxlen=EVENTS_MAX)
-        self._rss_total_bytes_max = 0
-        self._rss_measured_s = 0.0
+        self._memory_total_bytes_max = 0
+        self._memory_measured_s = 0.0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._thread.start()
@@ -101,36 +101,23 @@ class Supervisor:
         return tuple(self._events)
 
     @property
-    def rss_bytes_max(self) -> dict[str, int]:
-        """The peak resident memory of each service with its children, sampled every MEMORY_INTERVAL_S."""
-        return {name: child.rss_bytes_max for name, child in dict(self._children).items()}
+    def memory_bytes_max(self) -> dict[str, int]:
+        """The peak memory of each service with its children, sampled every MEMORY_INTERVAL_S."""
+        return {name: child.memory_bytes_max for name, child in dict(self._children).items()}
 
     @property
-    def rss_total_bytes_max(self) -> int:
-        """The peak resident memory of all services and this process together."""
-        return self._rss_total_bytes_max
+    def memory_total_bytes_max(self) -> int:
+        """The peak memory of all services and this process together."""
+        return self._memory_total_bytes_max
 
-    def rss_bytes(self) -> dict[str, int]:
-        """Return the resident memory of each service with its children, and of this process as ``supervisor``.
-
-        Shared pages count once for each process. Processes younger than a second are left out: Java starts programs
-        such as chmod by a copy of itself that shares all its memory for an instant, which would count twice.
-        """
-        by_session: Counter[int] = Counter()
-        own = psutil.Process()
-        now_s = time.time()
-        for member in own.children(recursive=True):
-            try:
-                if now_s - member.create_time() >= YOUNG_S:
-                    by_session[os.getsid(member.pid)] += member.memory_info().rss
-            except (psutil.NoSuchProcess, ProcessLookupError):
-                continue  # it has ended meanwhile
-        rss = {OWN_NAME: own.memory_info().rss}
+    def memory_bytes(self) -> dict[str, int]:
+        """Return the memory of each service with its children, and of this process as ``supervisor``."""
+        by_session, used = memory_by_session(), {OWN_NAME: memory_bytes(psutil.Process())}
         for name in list(self._children):
             pid = self.pid(name)
             if pid is not None:
-                rss[name] = by_session[pid]  # every service leads a session
-        return rss
+                used[name] = by_session[pid]  # every service leads a session
+        return used
 
     def listen(self, listener: Callable[[ServiceEvent], None]) -> None:
         """Call ``listener`` with each event from now on, in the supervisor's thread; it must not block."""
@@ -236,7 +223,7 @@ class Supervisor:
                     self._requests.get(timeout=TICK_S)()
                 for child in list(self._children.values()):
                     self._watch(child)
-                if time.monotonic() - self._rss_measured_s >= MEMORY_INTERVAL_S:
+                if time.monotonic() - self._memory_measured_s >= MEMORY_INTERVAL_S:
                     self._measure()
         finally:
             for child in reversed(list(self._children.values())):
@@ -356,11 +343,11 @@ class Supervisor:
         return process.pid
 
     def _measure(self) -> None:
-        self._rss_measured_s = time.monotonic()
-        rss = self.rss_bytes()
+        self._memory_measured_s = time.monotonic()
+        used = self.memory_bytes()
         for name, child in self._children.items():
-            child.rss_bytes_max = max(child.rss_bytes_max, rss.get(name, 0))
-        self._rss_total_bytes_max = max(self._rss_total_bytes_max, sum(rss.values()))
+            child.memory_bytes_max = max(child.memory_bytes_max, used.get(name, 0))
+        self._memory_total_bytes_max = max(self._memory_total_bytes_max, sum(used.values()))
 
     def _report(self, child: _Child, kind: ServiceEventKind, pid: int | None = None) -> None:
         shown_pid = pid or (child.process.pid if child.process else 0)

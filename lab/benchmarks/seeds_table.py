@@ -37,7 +37,7 @@ AFTER_CHANGES = (
     ("cost/s, final", "cost_final", "{:,.0f}"),
     ("saved", "cost_reduction_share", "{:.1%}"),
     ("window to command p50 / p95, ms", "window_close_to_command_ms_p50", "{:,.0f}"),
-    ("memory, MB", "rss_bytes_max", "{:,.0f}"),
+    ("memory, MB", "memory_bytes_max", "{:,.0f}"),
 )
 
 
@@ -54,7 +54,7 @@ def seeds_table(summaries: Sequence[dict[str, Any]]) -> str:
 
 def _cell(summary: dict[str, Any], name: str, form: str) -> str:
     value = summary.get(name)
-    if name == "rss_bytes_max" and value is not None:
+    if name == "memory_bytes_max" and value is not None:
         value = value["total"] / 1e6
     if value is None:
         return "–"

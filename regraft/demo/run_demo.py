@@ -205,7 +205,7 @@ def _check_shift(settings: Settings) -> None:
 def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk | None) -> DisturbSchedule:
     """Return a schedule of disturbances, drawn by this run's seed, that lasts as long as random outages do."""
     demo, rng = settings.demo, random.Random(f"disturbances {settings.run.seed}")
-    kinds = disturbances(supervisor.rss_bytes_max, disk)
+    kinds = disturbances(supervisor.memory_bytes_max, disk)
     until_s = settings.emulator.chaos_until_s or demo.running_s
     return DisturbSchedule(supervisor, demo.kill_every_s, kinds, rng, until_s, disk)
 
@@ -319,8 +319,8 @@ class _DemoRun:
         self._observer.refresh()
 
     def _measure(self) -> None:
-        for name, rss_bytes_max in self._supervisor.rss_bytes_max.items():
-            self._use[name] = ServiceUse(name, self._supervisor.restarts(name), rss_bytes_max)
+        for name, memory_bytes_max in self._supervisor.memory_bytes_max.items():
+            self._use[name] = ServiceUse(name, self._supervisor.restarts(name), memory_bytes_max)
 
     def _show(self, screen: RunScreen, stage: str) -> None:
         for event in self._observer.refresh():
@@ -379,7 +379,7 @@ class _DemoRun:
             withheld_count=int(observer.emulator.get("not_published", 0)),
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
-            rss_total_bytes_max=self._supervisor.rss_total_bytes_max,
+            memory_total_bytes_max=self._supervisor.memory_total_bytes_max,
             given_up=tuple(self._ended_services.values()),
             outages=observer.timeline(stored.events, stored.plans, self._kills.counts if self._kills else {}),
         )

@@ -74,7 +74,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _outage_lines(summary)
     yield "end of window to first command", _latency(summary)
     yield "restarts", _counts(summary["restarts"])
-    sizes = summary["rss_bytes_max"]
+    sizes = summary["memory_bytes_max"]
     services = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in sizes.items() if name != "total")
     yield "peak memory, MB", f"{sizes['total'] / 1e6:,.0f} (peak of each: {services})"
     for text in summary["given_up"]:

@@ -346,10 +346,10 @@ def _memory_part(record: RunRecord) -> str:
     if not record.services:
         return "<p>No service was measured.</p>"
     rows = [
-        (service.name, number_text(service.rss_bytes_max / 1e6), str(service.restarts))
-        for service in sorted(record.services, key=lambda service: -service.rss_bytes_max)
+        (service.name, number_text(service.memory_bytes_max / 1e6), str(service.restarts))
+        for service in sorted(record.services, key=lambda service: -service.memory_bytes_max)
     ]
-    rows.append(("total at peak, including this process", number_text(record.rss_total_bytes_max / 1e6), ""))
+    rows.append(("total at peak, including this process", number_text(record.memory_total_bytes_max / 1e6), ""))
     return html_table(("service", "peak resident memory, MB", "restarts"), rows)
 
 

@@ -42,11 +42,11 @@ class WindowCost:
 
 @dataclass(frozen=True, slots=True)
 class ServiceUse:
-    """Restarts and memory of one service of the local stack; ``rss_bytes_max`` includes its children."""
+    """Restarts and memory of one service of the local stack; ``memory_bytes_max`` includes its children."""
 
     name: str
     restarts: int
-    rss_bytes_max: int
+    memory_bytes_max: int
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,6 @@ class RunRecord:
     emulator_behind_ms_max: float = 0.0
     withheld_count: int = 0
     services: tuple[ServiceUse, ...] = ()
-    rss_total_bytes_max: int = 0
+    memory_total_bytes_max: int = 0
     outages: OutageTimeline = field(default_factory=OutageTimeline)
     given_up: tuple[str, ...] = ()

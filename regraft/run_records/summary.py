@@ -66,9 +66,9 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "seed": record.seed,
         "restarts": {service.name: service.restarts for service in record.services},
         "given_up": list(record.given_up),
-        "rss_bytes_max": {
-            "total": record.rss_total_bytes_max,
-            **{service.name: service.rss_bytes_max for service in record.services},
+        "memory_bytes_max": {
+            "total": record.memory_total_bytes_max,
+            **{service.name: service.memory_bytes_max for service in record.services},
         },
         "duration_s": round((record.ended_ms - record.started_ms) / 1000, 1),
     }

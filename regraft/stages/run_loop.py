@@ -185,6 +185,6 @@ def _watch(settings: Settings, console: Console, stop: threading.Event, supervis
         while not stop.wait(TICK_S):
             for event in observer.refresh():
                 screen.report(event.text, max(event.time_ms / 1000 - started_s, 0.0))
-            use = supervisor.rss_bytes_max
+            use = supervisor.memory_bytes_max
             services = tuple(ServiceUse(name, supervisor.restarts(name), size) for name, size in use.items())
             screen.show(observer.frame("running", time.time() - started_s, None, services))

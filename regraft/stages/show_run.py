@@ -299,7 +299,7 @@ def _service_table(frame: Frame) -> Table:
     table.add_column("restarts", justify="right")
     for service in frame.services:
         restarts = Text(str(service.restarts), style="yellow" if service.restarts else "")
-        table.add_row(service.name, f"{service.rss_bytes_max / 1e6:.0f}", restarts)
+        table.add_row(service.name, f"{service.memory_bytes_max / 1e6:.0f}", restarts)
     return table
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from regraft.infra.local.service import (
     ServiceEventKind,
 )
 from regraft.infra.local.supervise import OWN_NAME, ServiceFailedError, Supervisor
+from regraft.infra.process.measure_memory import YOUNG_S
 from tests.wait_until import PATIENCE_S, wait_until
 
 MakeService = Callable[..., Service]
@@ -268,10 +270,23 @@ def test_memory_counts_children_of_services(supervisor: Supervisor, script_servi
     hungry = "import time; held = bytearray(64_000_000); time.sleep(600)"
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hungry!r}])"
     supervisor.start(script_service("outer", script))
-    wait_until(lambda: supervisor.rss_bytes()["outer"] > 64_000_000)
-    wait_until(lambda: supervisor.rss_bytes_max["outer"] > 64_000_000)
-    assert supervisor.rss_bytes()[OWN_NAME] > 0
-    assert supervisor.rss_total_bytes_max > supervisor.rss_bytes_max["outer"]
+    wait_until(lambda: supervisor.memory_bytes()["outer"] > 64_000_000)
+    wait_until(lambda: supervisor.memory_bytes_max["outer"] > 64_000_000)
+    assert supervisor.memory_bytes()[OWN_NAME] > 0
+    assert supervisor.memory_total_bytes_max > supervisor.memory_bytes_max["outer"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows how many processes share a page")
+def test_memory_counts_shared_pages_once(supervisor: Supervisor, script_service: MakeService) -> None:
+    """Spark's workers are forks of one process and share most of their memory, as these do."""
+    script = "import os, time; held = b'x' * 100_000_000; [os.fork() for _ in range(2)]; time.sleep(600)"
+    supervisor.start(script_service("outer", script))
+    pid = supervisor.pid("outer")
+    wait_until(lambda: len(psutil.Process(pid).children(recursive=True)) == 3)
+    forks = psutil.Process(pid).children(recursive=True)
+    wait_until(lambda: all(time.time() - fork.create_time() >= YOUNG_S for fork in forks))
+    assert supervisor.memory_bytes()["outer"] > 100_000_000
+    assert supervisor.memory_bytes()["outer"] < 200_000_000
 
 
 def test_failing_listener_does_not_affect_services(script_service: MakeService) -> None:

@@ -136,7 +136,7 @@ def small_run() -> RunRecord:
         latencies_ms=(2_300.0,),
         telemetry_records=12_000,
         services=(ServiceUse("kafka", 0, 400_000_000), ServiceUse("streaming", 1, 900_000_000)),
-        rss_total_bytes_max=1_500_000_000,
+        memory_total_bytes_max=1_500_000_000,
     )
 
 

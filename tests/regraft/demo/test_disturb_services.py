@@ -24,7 +24,7 @@ def _sleeper(name: str, directory: Path) -> Service:
 
 
 def _schedule(supervisor: Supervisor, until_s: float = 0.0, seed: int = 1) -> DisturbSchedule:
-    kinds = disturbances(supervisor.rss_bytes_max, None)
+    kinds = disturbances(supervisor.memory_bytes_max, None)
     return DisturbSchedule(supervisor, PAUSE_S, kinds, random.Random(seed), until_s)
 
 

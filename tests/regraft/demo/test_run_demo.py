@@ -33,8 +33,8 @@ GIVES_UP_AT_TICK = 3
 class FailingServices:
     """Takes the place of a supervisor of which one service ends for good."""
 
-    rss_bytes_max: dict[str, int] = {}  # noqa: RUF012
-    rss_total_bytes_max = 0
+    memory_bytes_max: dict[str, int] = {}  # noqa: RUF012
+    memory_total_bytes_max = 0
 
     def __init__(self, fails: str, events: list[ServiceEvent]) -> None:
         self.stopped: list[str] = []

@@ -16,7 +16,7 @@ KEYS = (
     "notifications_published deliveries_expected deliveries lost repeated out_of_order windows_closed "
     "windows_incomplete plans_completed plans_aborted plans_completed_after_regime_change cost_initial cost_final "
     "cost_reduction_share window_close_to_command_ms_p50 window_close_to_command_ms_p95 telemetry_records seed "
-    "restarts rss_bytes_max duration_s"
+    "restarts memory_bytes_max duration_s"
 )
 
 
