@@ -98,7 +98,8 @@ class ClientPublishing:
         """Let the client be known at its next home if it is at the old one; return True once it may publish there."""
         if self.is_named(old.broker):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._ask(new.broker).wait(), NAMED_S_MAX)
+                async with asyncio.timeout(NAMED_S_MAX):
+                    await self._ask(new.broker).wait()
         return await self._flush(old, new)
 
     async def _flush(self, old: Upstream, new: Upstream) -> bool:
@@ -126,7 +127,8 @@ class ClientPublishing:
         for _ in range(int(wait_s_max / REPEAT_S)):
             self._session.send_flush(old, self._mark)
             try:
-                await asyncio.wait_for(self._flushed.wait(), REPEAT_S)
+                async with asyncio.timeout(REPEAT_S):
+                    await self._flushed.wait()
             except TimeoutError:
                 continue
             return True

@@ -115,7 +115,8 @@ class MqttBrokerSide(ClientSession[MqttUpstream]):
             return True
 
         self._ask_own(upstream, number, patterns, note)
-        return await asyncio.wait_for(granted, GRANTED_S_MAX)
+        async with asyncio.timeout(GRANTED_S_MAX):
+            return await granted
 
     # --- brokers' packets --------------------------------------------------------------------------------------------
 

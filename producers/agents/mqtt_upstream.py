@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -65,7 +66,7 @@ class MqttUpstream(asyncio.Protocol):
         self.is_ready = self.is_closing = self.is_leaving = False
         self.transport: asyncio.Transport | None = None
         self._reader = FrameReader()
-        self._connack: asyncio.Future[mqtt5.ConnAckPacket] = asyncio.get_running_loop().create_future()
+        self._connack: asyncio.Future[mqtt5.ConnAckPacket | None] = asyncio.get_running_loop().create_future()
         self._asked: dict[int, OnAnswer] = {}  # By packet identifier.
         self._published: dict[int, Published] = {}
         self._waiting: deque[tuple[bytes, OnAnswer | None, bool]] = deque()
@@ -94,13 +95,14 @@ class MqttUpstream(asyncio.Protocol):
     async def introduce(self, connect: mqtt5.ConnectPacket) -> mqtt5.ConnAckPacket:
         """Send a CONNECT; return the answer, which may be a refusal; raise UpstreamError if there is none."""
         self.write(connect.write())
-        try:
-            self.facts = await asyncio.wait_for(self._connack, OPEN_S_MAX)
-        except (TimeoutError, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and not self.is_closing:
-                raise
+        facts = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OPEN_S_MAX):
+                facts = await self._connack
+        if facts is None:
             self.abort()
-            raise UpstreamError(f"{self.broker} does not answer a CONNECT of MQTT 5") from error
+            raise UpstreamError(f"{self.broker} does not answer a CONNECT of MQTT 5")
+        self.facts = facts
         if self.facts.reason_code.value < FAILED:
             self.is_ready = True
             self._ping()
@@ -299,7 +301,7 @@ class MqttUpstream(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
         if not self._connack.done():
-            self._connack.cancel()
+            self._connack.set_result(None)
         asked, self._asked = self._asked, {}
         for on_answer in asked.values():
             on_answer(None)

@@ -79,7 +79,8 @@ class Upstream(asyncio.Protocol):
         self._refusal = ""
         self.write(lines)
         try:
-            await asyncio.wait_for(self.ping(), OPEN_S_MAX)
+            async with asyncio.timeout(OPEN_S_MAX):
+                await self.ping()
         except TimeoutError as error:
             raise UpstreamError(f"{self.broker} does not answer") from error
         if self.is_closing:

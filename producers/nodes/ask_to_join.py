@@ -60,7 +60,8 @@ async def _round_trip_ms(host: str, port: int) -> float | None:
     for _ in range(TRIES):
         began_s = time.perf_counter()
         try:
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_S_MAX)
+            async with asyncio.timeout(CONNECT_S_MAX):
+                _, writer = await asyncio.open_connection(host, port)
         except (OSError, TimeoutError):
             return None
         shortest_s = min(shortest_s, time.perf_counter() - began_s)

@@ -53,7 +53,8 @@ class MqttClient:
         self._client.connect_async(parts.hostname or "", parts.port or 0, KEEP_ALIVE_S)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._keep_open()), loop.create_task(self._driver.maintain())]
-        await asyncio.wait_for(self._connected.wait(), CONNECT_S_MAX)
+        async with asyncio.timeout(CONNECT_S_MAX):
+            await self._connected.wait()
         return self
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:

@@ -51,7 +51,8 @@ class KeptConnector(PlainConnector):
         self._first = loop.create_future()
         self._tasks = [loop.create_task(self._keep_open())]
         try:
-            await asyncio.wait_for(asyncio.shield(self._first), self._connect_s_max)
+            async with asyncio.timeout(self._connect_s_max):
+                await asyncio.shield(self._first)
             await self._settle()
         except ConnectorError:
             await self.close()

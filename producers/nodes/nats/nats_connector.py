@@ -229,8 +229,8 @@ class NatsConnector(KeptConnector):
         """Connect to the next server; some want TLS before they say anything, which shows when one says nothing."""
         tls, host = self._tls if self._is_tls_first else None, self._addresses.host
         make = partial(Leaf, self._handle, is_secure=tls is not None)
-        connecting = asyncio.get_running_loop().create_connection(make, host, self._addresses.port, ssl=tls)
-        _, leaf = await asyncio.wait_for(connecting, CONNECT_S_MAX / len(self._addresses))
+        async with asyncio.timeout(CONNECT_S_MAX / len(self._addresses)):
+            _, leaf = await asyncio.get_running_loop().create_connection(make, host, self._addresses.port, ssl=tls)
         return leaf
 
     # --- from the server ---------------------------------------------------------------------------------------------
