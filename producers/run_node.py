@@ -33,6 +33,8 @@ from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.connectors.connector import ConnectorError
 from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.links.choose_candidates import RENEWED_S, CandidateChoice
+from regraft.producers.nodes.links.find_namesake import has_namesake
+from regraft.producers.nodes.links.link_session import LinkSession
 from regraft.producers.nodes.links.run_links import LinkLimits, Links
 from regraft.producers.nodes.node_kinds import kind_error
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
@@ -211,9 +213,10 @@ class _NodeRun:
     async def _bind(self) -> None:
         """Take the node's address before anything else: a second process of a running node must not take its clients.
 
-        Raises NodeError if that is not possible.
+        Raises NodeError if that is not possible, or if such a process answers at the address that other nodes call.
         """
-        host, port = self._addresses[self._node.broker]
+        broker = self._node.broker
+        called = host, port = self._addresses[broker]
         if self._settings.listen is not None:
             host, port = address_of(self._settings.listen)
         try:
@@ -222,6 +225,11 @@ class _NodeRun:
             raise NodeError(
                 f"cannot listen on {host}:{port} ({error.strerror}): check whether another node uses it"
             ) from error
+        if await has_namesake(LinkSession(broker, self._node.links.incarnation), *called, self._tls):
+            raise NodeError(
+                f"another process is {broker}: it answers at {':'.join(map(str, called))}, where other nodes reach "
+                f"{broker}; stop it, or name another broker here"
+            )
 
     async def _join(self) -> None:
         """Ask to become a member unless it is one; telemetry of non-members would be refused."""

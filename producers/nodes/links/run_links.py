@@ -22,6 +22,7 @@ from regraft.producers.brokers.broker_messages import Message, Notification
 from regraft.producers.nodes.connectors.roaming_clients import RoamingClients
 from regraft.producers.nodes.links.carried_messages import LinkError, body_of, message_of
 from regraft.producers.nodes.links.link_connection import LinkConnection
+from regraft.producers.nodes.links.link_frames import link_frame
 from regraft.producers.nodes.links.link_session import LINK_VERSION, Hello, LinkSession
 from regraft.producers.nodes.links.meter_links import LeastLately, LinkStanding
 from regraft.schemas.telemetry import QueueSample
@@ -234,9 +235,8 @@ class Links:
     def begin_incarnation(self, incarnation: str) -> None:
         """Forget what was owed to peers and begin another incarnation, as if the node had just started."""
         self.incarnation = incarnation
-        for connection in list(
-            self._open
-        ):  # Including those that have only exchanged hellos in the former incarnation.
+        # Including those that have only exchanged hellos in the former incarnation.
+        for connection in list(self._open):
             connection.end("node has restarted")
         for name, peer in self.peers.items():
             peer.session, peer.connection = peer.session.successor(incarnation), None
@@ -293,6 +293,8 @@ class Links:
             raise LinkError(
                 f"{hello.broker} speaks version {hello.version} of the link protocol, this node version {LINK_VERSION}"
             )
+        if called is None and hello.broker == self.broker:  # A second process of this node, which must not begin.
+            connection.write(link_frame(LinkSession(self.broker, self.incarnation).hello()))
         if hello.broker not in self._addresses or hello.broker == self.broker:
             raise LinkError(f"{hello.broker!r} is not a peer of {self.broker}: add it to the addresses of the nodes")
         if hello.called and hello.called != self.broker:  # Else it would replace the caller's proper connection.

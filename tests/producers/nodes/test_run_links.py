@@ -312,20 +312,25 @@ def test_a_namesake_that_calls_another_node_is_refused() -> None:
     run_site(steps, Site(PATIENT))
 
 
+def tls_with(authority: LocalAuthority, broker: str) -> LinkTls:
+    """Return both directions' contexts with a certificate for a broker."""
+    certificate = authority.issue(broker, (broker,))
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context in (server, client):
+        context.load_verify_locations(authority.ca_file)
+        context.load_cert_chain(certificate.certificate_file, certificate.key_file)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return LinkTls(server, client)
+
+
 @pytest.mark.parametrize("named", ["b02", "b03"])
 def test_the_certificate_must_name_the_broker(named: str, tmp_path: Path) -> None:
     """With TLS both ends prove their identity; a certificate of another broker is refused."""
     authority = LocalAuthority(tmp_path)
-    issued = {broker: authority.issue(broker, (broker,)) for broker in ("b01", "b02", "b03")}
+    issued = {broker: tls_with(authority, broker) for broker in ("b01", "b02", "b03")}
 
     def tls(broker: str) -> LinkTls:
-        certificate = issued[broker if broker == "b01" else named]
-        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        for context in (server, client):
-            context.load_verify_locations(authority.ca_file)
-            context.load_cert_chain(certificate.certificate_file, certificate.key_file)
-            context.verify_mode = ssl.CERT_REQUIRED
-        return LinkTls(server, client)
+        return issued[broker if broker == "b01" else named]
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")

@@ -320,17 +320,23 @@ def test_a_node_restarted_without_its_file_begins_again_outside(kafka: RunningKa
         site.close()
 
 
-def test_a_second_process_of_a_node_leaves_the_clients_of_the_first(kafka: RunningKafka, tmp_path: Path) -> None:
-    """It cannot listen, so it exits before it touches anything that the running one has."""
-    site = NodeProcesses(tmp_path, kafka, "sixth")
+@pytest.mark.parametrize("has_other_address", [False, True])
+def test_a_second_process_of_a_node_leaves_the_clients_of_the_first(
+    kafka: RunningKafka, tmp_path: Path, has_other_address: bool
+) -> None:
+    """It cannot listen, or hears its own name where others call: it exits before it touches what the first has."""
+    name = f"sixth-{has_other_address}"
+    site = NodeProcesses(tmp_path, kafka, name)
     try:
         site.begin("b01")
         site.wait(lambda: site.records(CLIENTS, Client), "clients of b01")
         first, life = site.nodes["b01"], (tmp_path / "node-b01.life").read_text()
-        site.begin("b01")
+        more = ["--set", f"node.listen=127.0.0.1:{free_port()}"] if has_other_address else []
+        site.begin("b01", *more)
         assert site.nodes["b01"].wait(PATIENCE_S) == 1
-        assert "cannot listen on 127.0.0.1" in (tmp_path / "b01.log").read_text()
-        messages = read_messages(kafka.access, [topic_name(CLIENTS, "sixth")], PATIENCE_S)
+        said = "another process is b01: it answers at 127.0.0.1" if has_other_address else "cannot listen on 127.0.0.1"
+        assert said in (tmp_path / "b01.log").read_text()
+        messages = read_messages(kafka.access, [topic_name(CLIENTS, name)], PATIENCE_S)
         assert [message.key() for message in messages if message.value() is None] == []
         assert (first.poll(), (tmp_path / "node-b01.life").read_text()) == (None, life)
         first.kill()
