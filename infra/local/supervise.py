@@ -157,10 +157,6 @@ class Supervisor:
             elif time.monotonic() > end_s:
                 raise RuntimeError(f"The probe of service {service.name} does not return: set a time limit.")
 
-    def wait_ready(self, name: str, timeout_s: float) -> bool:
-        """Wait until a service, perhaps just restarted, is ready; return True if it is."""
-        return self._children[name].ready.wait(timeout_s)
-
     def wait_end(self, name: str, timeout_s: float) -> int | None:
         """Wait until a service has ended for good and return its exit code; None if it has not after ``timeout_s``."""
         child = self._children[name]

@@ -35,6 +35,7 @@ from regraft.infra.local.kafka_server import (
 from regraft.infra.process.find_port import LOOPBACK, PortInUseError
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
+from tests.wait_until import wait_until
 
 READY_S = 60.0
 RECORDS = 500
@@ -160,7 +161,7 @@ def test_killed_broker_returns_with_its_data(kafka: RunningKafka) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     _produce(kafka.bootstrap, topic, RECORDS)  # the producer waits for the broker's return
-    assert kafka.supervisor.wait_ready("kafka", READY_S)
+    wait_until(lambda: kafka.supervisor.is_ready("kafka"), READY_S)
     assert kafka.supervisor.restarts("kafka") == 1
     assert _consume(kafka.bootstrap, topic, 2 * RECORDS) == list(range(2 * RECORDS))
 

@@ -20,6 +20,7 @@ from regraft.infra.local.valkey_server import (
     is_redis_ready,
     start_valkey_service,
 )
+from tests.wait_until import wait_until
 
 READY_S = 30.0
 
@@ -77,7 +78,7 @@ def test_a_killed_server_returns_at_its_address_whatever_is_on_its_disk(tmp_path
             os.kill(pid, signal.SIGKILL)
         while supervisor.restarts("valkey") == 0:
             assert not supervisor.wait_end("valkey", 0.01)
-        assert supervisor.wait_ready("valkey", READY_S)
+        wait_until(lambda: supervisor.is_ready("valkey"), READY_S)
         with redis.Redis.from_url(address.url) as client:
             assert client.get("epoch") is None
     with Supervisor() as supervisor:
