@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from regraft.schemas.texts import one_line
+
 TAIL_BYTES = 4_000
 CAUSE_LENGTH_MAX = 400
 
@@ -81,7 +83,7 @@ class ServiceEventKind(StrEnum):
 class ServiceEvent:
     """Something that happened to a service, with the restarts so far; ``exit_code`` is negative for a signal.
 
-    ``failure`` is a sentence once the service has ended for good although it should run.
+    ``failure`` says why its process died, or is a sentence once it has ended for good although it should run.
     """
 
     time_s: float
@@ -113,6 +115,18 @@ def log_tail(log_file: Path, begin: int = 0) -> str:
         return ""
 
 
+def how_ended(exit_code: int | None) -> str:
+    """Describe the end of a process."""
+    return f"was killed by signal {-exit_code}" if exit_code and exit_code < 0 else f"exited with code {exit_code}"
+
+
+def logged_cause(log_file: Path, begin: int, exit_code: int | None) -> str:
+    """Return in brackets what the process that ended has logged as the reason; "" for one that was killed."""
+    is_killed = exit_code is not None and exit_code < 0
+    cause = "" if is_killed else cause_of(log_tail(log_file, begin))
+    return f" ({cause})" if cause else ""
+
+
 def cause_of(tail: str) -> str:
     """Return why a process ended by its last log entry with a reason, else its last line; "" if it wrote nothing."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
@@ -127,5 +141,5 @@ def cause_of(tail: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = text.rstrip(".")
+    text = one_line(text).rstrip(".")
     return text if len(text) <= CAUSE_LENGTH_MAX else text[: CAUSE_LENGTH_MAX - 1] + "…"

@@ -23,7 +23,15 @@ from typing import Self
 import psutil
 import structlog
 
-from regraft.infra.local.service import Service, ServiceEvent, ServiceEventKind, cause_of, log_tail, rotate_log
+from regraft.infra.local.service import (
+    Service,
+    ServiceEvent,
+    ServiceEventKind,
+    how_ended,
+    log_tail,
+    logged_cause,
+    rotate_log,
+)
 from regraft.infra.process.measure_memory import memory_by_session, memory_bytes
 from regraft.infra.process.stack_error import StackError
 
@@ -281,8 +289,10 @@ class Supervisor:
             child.settled.set()
             child.ended.set()
             return
-        self._report(child, ServiceEventKind.DIED, pid)
-        self._restart_or_fail(child, f"exited with code {child.exit_code}")
+        why, log_file = how_ended(child.exit_code), child.service.log_file
+        cause = logged_cause(log_file, child.log_begin, child.exit_code)
+        self._report(child, ServiceEventKind.DIED, pid, f"it {why}{cause}: see {log_file}")
+        self._restart_or_fail(child, why)
 
     def _restart_or_fail(self, child: _Child, reason: str, remedy: str = "") -> None:
         policy = child.service.restart
@@ -294,8 +304,7 @@ class Supervisor:
             child.restart_at_s = time.monotonic() + policy.pause_s(child.restarts_spent)
 
     def _fail(self, child: _Child, reason: str, remedy: str = "") -> None:
-        cause = "" if remedy else cause_of(log_tail(child.service.log_file, child.log_begin))
-        why = f" ({cause})" if cause else ""
+        why = "" if remedy else logged_cause(child.service.log_file, child.log_begin, child.exit_code)
         child.failure = f"Service {child.service.name} {reason}{why}: see {child.service.log_file}."
         child.failure += remedy.format(patience=self._patience)
         self._report(child, ServiceEventKind.GAVE_UP)
@@ -345,10 +354,11 @@ class Supervisor:
             child.memory_bytes_max = max(child.memory_bytes_max, used.get(name, 0))
         self._memory_total_bytes_max = max(self._memory_total_bytes_max, sum(used.values()))
 
-    def _report(self, child: _Child, kind: ServiceEventKind, pid: int | None = None) -> None:
+    def _report(self, child: _Child, kind: ServiceEventKind, pid: int | None = None, why: str = "") -> None:
         shown_pid = pid or (child.process.pid if child.process else 0)
         code = None if child.process else child.exit_code
-        event = ServiceEvent(time.time(), child.service.name, kind, shown_pid, child.restarts, code, child.failure)
+        failure = why or child.failure
+        event = ServiceEvent(time.time(), child.service.name, kind, shown_pid, child.restarts, code, failure)
         self._events.append(event)
         log.info("service", service=event.service, what=str(kind), pid=shown_pid, restarts=child.restarts, code=code)
         for listener in tuple(self._listeners):

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import close_producer, leave_to_caller, open_producer
-from regraft.infra.local.service import ServiceEvent, ServiceEventKind
+from regraft.infra.local.service import ServiceEvent, ServiceEventKind, how_ended
 from regraft.schemas.codec import encode
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.topics import EVENTS, topic_name
@@ -52,8 +52,8 @@ class RestartReporter:
 
 def restart_event(event: ServiceEvent, exit_code: int | None) -> AdaptationEvent:
     """Return the event about a restart; ``exit_code`` is None if the service hung and was stopped."""
-    why = "it was not ready in time" if exit_code is None else _ended(exit_code)
-    text = f"{event.service}: {why}, restart {event.restarts} of this run; see logs/{event.service}.log"
+    why = "was not ready in time" if exit_code is None else how_ended(exit_code)
+    text = f"{event.service}: it {why}, restart {event.restarts} of this run; see logs/{event.service}.log"
     time_ms = int(event.time_s * 1000)
     return AdaptationEvent(event.service, EventKind.SERVICE_RESTARTED, Severity.WARNING, time_ms, text)
 
@@ -71,7 +71,3 @@ def report_restarts(kafka: KafkaAccess, namespace: str) -> Iterator[RestartRepor
 def _log_lost(error: KafkaError | None, _: Message) -> None:
     if error is not None:
         log.warning("restart_not_reported", reason=error.str())
-
-
-def _ended(exit_code: int) -> str:
-    return f"it was killed by signal {-exit_code}" if exit_code < 0 else f"it exited with code {exit_code}"

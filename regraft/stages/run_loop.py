@@ -76,7 +76,8 @@ def run_loop(
 
         def on_event(event: ServiceEvent) -> None:
             process = f" (process {event.pid})" if event.pid else ""
-            _print(console, f"{event.service} {event.kind}{process}")
+            why = f": {event.failure}" if event.kind is ServiceEventKind.DIED else ""
+            _print(console, f"{event.service} {event.kind}{process}{why}")
             if event.kind is ServiceEventKind.GAVE_UP:
                 gave_up.append(event)
                 stop.set()

@@ -24,3 +24,9 @@ def test_a_large_log_is_moved_aside(tmp_path: Path) -> None:
     assert rotate_log(log_file, 4) == 0
     assert log_tail(log_file) == ""
     assert (tmp_path / "logs" / "a.log.1").read_text() == "12345"
+
+
+def test_a_cause_controls_no_terminal() -> None:
+    """What a program writes may be what others sent to it."""
+    assert cause_of("a\x1b[2Jb\x07c\u202ed") == "a [2Jb c d"
+    assert cause_of('{"reason": "two\\nlines"}') == "two lines"

@@ -67,6 +67,23 @@ def test_killed_service_is_restarted_and_counted(supervisor: Supervisor, script_
     assert supervisor.events[2].exit_code == -signal.SIGKILL
 
 
+def test_a_death_says_why_and_names_the_log(supervisor: Supervisor, script_service: MakeService) -> None:
+    """By what the process wrote last itself, unless it was killed; a log holds what earlier ones wrote, too."""
+    script = "import sys, time; time.sleep(0.3); sys.exit('no more\\x1b room')"
+    service = script_service("one", script, restart=QUICK)
+    supervisor.start(service)
+    wait_until(lambda: any(event.kind is ServiceEventKind.DIED for event in supervisor.events))
+    died = next(event for event in supervisor.events if event.kind is ServiceEventKind.DIED)
+    assert died.failure == f"it exited with code 1 (no more  room): see {service.log_file}"
+    quiet = script_service("two", restart=NO_RESTART)
+    quiet.log_file.write_text("of an earlier process\n")
+    supervisor.start(quiet)
+    _kill(supervisor, "two")
+    wait_until(lambda: supervisor.events[-1].kind is ServiceEventKind.GAVE_UP)
+    died = next(event for event in supervisor.events if event.kind is ServiceEventKind.DIED and event.service == "two")
+    assert died.failure == f"it was killed by signal 9: see {quiet.log_file}"
+
+
 def test_restarts_are_bounded(supervisor: Supervisor, script_service: MakeService) -> None:
     """A service that keeps dying is given up after the restarts that its policy permits."""
     supervisor.start(script_service("weak", restart=QUICK))
