@@ -37,7 +37,15 @@ class PlanLogBehindError(StackError):
 
 
 def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> None:
-    """Raise PlanLogBehindError if most brokers are at a later epoch than the one in force, by no plan under way.
+    """Raise PlanLogBehindError if plans are missing."""
+    if missing := plans_missing(state, now_ms, window_age_ms_max):
+        raise PlanLogBehindError(missing)
+
+
+def plans_missing(state: LoopState, now_ms: int, window_age_ms_max: int) -> str:
+    """Return what shows that plans are missing, and the way out; "" if nothing does.
+
+    Most brokers are at a later epoch than the one in force, by no plan under way.
 
     An aborted plan leads nowhere, so its epoch counts as no more than any other: the plans before it may be lost. Only
     a current window counts: older ones may describe an earlier incarnation. Half of the brokers or fewer stop nothing:
@@ -45,15 +53,15 @@ def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> Non
     """
     window = state.newest
     if window is None or not state.has_plans or abs(now_ms - window.end_ms) > window_age_ms_max:
-        return
+        return ""
     plan_log = state.plan_log
     epoch_max, present, moving = plan_log.epoch_next - 1, plan_log.present.epoch, plan_log.moving
     to = present if moving is None else moving.epoch_to
     beyond = {broker: epoch for broker, epoch in window.epochs.items() if epoch > present and epoch != to}
     if 2 * len(beyond) <= len(window.epochs):
-        return
+        return ""
     count, in_force = len(plan_log.plans), "" if epoch_max == present else f", with {present} in force"
-    raise PlanLogBehindError(
+    return (
         f"The stored plans lag behind the brokers: there are {count}, up to epoch {epoch_max}{in_force}, but "
         f"{elsewhere_text(beyond)}. Plans have been lost, so nothing starts. Restore the topic of plans if there is a "
         "copy; else stop all controllers, check what `regraft recover` would write, and run it with --yes."

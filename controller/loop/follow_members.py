@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from regraft.controller.control_ports import EventSink, RecordSource
 from regraft.controller.decide.loop_state import LoopState
-from regraft.controller.execute.execute_plan import PlanRunner
+from regraft.controller.execute.execute_plan import PlanRunner, plans_missing
 from regraft.controller.execute.find_lost import joining_plan, lost_brokers, lost_during
 from regraft.controller.execute.take_announcements import (
     ADMITTED,
@@ -133,7 +133,9 @@ class FollowMembers:
         """Note who was active in a window, and judge it if it is recent."""
         self._restarted |= self._activity_in(state).add(window)
         # A controller that has just begun to read may find in the next window what an old one lacks.
-        if now_ms - window.end_ms <= self._window_age_ms_max:
+        is_recent = now_ms - window.end_ms <= self._window_age_ms_max
+        # With plans missing, the controller stops after this step: no broker is to blame.
+        if is_recent and not plans_missing(state, now_ms, self._window_age_ms_max):
             self._judge(window, state, now_ms)
             self._judge_claims(window, state, now_ms)
 

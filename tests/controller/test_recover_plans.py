@@ -18,6 +18,7 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.event import EventKind
 from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost
 from regraft.schemas.plan import Plan, PlanPhase
 from tests.controller.test_control_loop import overlay_of
@@ -200,6 +201,7 @@ def test_a_log_behind_the_brokers_stops_the_controller() -> None:
     overlay.new_loop()
     check_plan_log(overlay.loop.state, overlay.now_ms, 5_000)  # Nothing is known yet.
     overlay.run_windows(2)
+    assert overlay.events_of(EventKind.DEATHS_IMPLAUSIBLE) == []  # It would advise to readmit or give up brokers.
     with pytest.raises(PlanLogBehindError, match=r"are 0, up to epoch 0, but b00, .* at epoch 1.*regraft recover"):
         check_plan_log(overlay.loop.state, overlay.now_ms, 5_000)
     check_plan_log(overlay.loop.state, overlay.now_ms + 60_000, 5_000)
