@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 
 from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.kafka.kafka_clients import open_admin
+from regraft.schemas.topics import MEMBERS, PLANS, TOPICS, topic_names
 
 TIMEOUT_S = 5.0
 SHOWN_MAX = 5
@@ -52,6 +53,27 @@ def why_closed(kafka: KafkaAccess, timeout_s: float) -> Diagnosis | None:
             return None
         errors.append(error)
     return errors[0]
+
+
+def missing_topics(kafka: KafkaAccess, namespace: str, agents: Sequence[str], timeout_s: float) -> list[str]:
+    """Return the topics that are missing although others exist; none if Kafka does not answer in time."""
+    names = [name for topic in TOPICS for name in topic_names(topic, namespace, agents)]
+    admin, missing = open_admin(kafka, timeout_s), []
+    for name, future in admin.describe_topics(TopicCollection(names), request_timeout=timeout_s).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue
+            missing.append(name)
+    return missing if len(missing) < len(names) else []
+
+
+def missing_to_do(missing: Sequence[str]) -> str:
+    """Return what to do about missing topics."""
+    keeps = {PLANS.suffix, MEMBERS.suffix} & {name.rpartition(".")[2] for name in missing}
+    then = " If they were deleted, then restore a backup, or see what `regraft recover` finds." if keeps else ""
+    return f"Create them with `regraft topics --create`.{then}"
 
 
 def _check_server(server: str, security: KafkaSecurity, timeout_s: float) -> Diagnosis | None:

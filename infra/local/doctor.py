@@ -15,13 +15,12 @@ from enum import StrEnum
 from pathlib import Path
 
 import psutil
-from confluent_kafka import KafkaException
 
-from regraft.infra.kafka.check_kafka import Diagnosis, check_kafka
+from regraft.infra.kafka.check_kafka import Diagnosis, check_kafka, missing_to_do, missing_topics
 from regraft.infra.kafka.compare_topics import durability_note
 from regraft.infra.kafka.create_topics import TopicMismatchError, check_topics, count_brokers
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.infra.kafka.read_messages import read_last
+from regraft.infra.kafka.read_window import read_newest_window
 from regraft.infra.live.ask_server import why_refused
 from regraft.infra.live.redis_access import RedisAccess
 from regraft.infra.local.fetch_jars import check_jars, jar_dir, read_lock
@@ -30,23 +29,16 @@ from regraft.infra.local.find_java import NoJavaError, find_java
 from regraft.infra.local.valkey_server import NoRedisError, find_valkey, is_redis_ready
 from regraft.infra.process.check_disk import FREE_MB_MIN, free_mb
 from regraft.infra.process.find_extras import describe_missing, missing_extras
-from regraft.infra.process.stack_error import StackError
 from regraft.overlay.tree.compiled_costs import find_compiled
 from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, clock_offsets_ms, farthest_clocks
-from regraft.schemas.codec import UndecodableRecordError, decode
-from regraft.schemas.state import WindowClosed
-from regraft.schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, WINDOWS, topic_name, topic_names
-
-ANSWER_S_MAX = 5.0
+from regraft.schemas.texts import name_some
+from regraft.schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
 
 
 def read_clock_offsets_ms(kafka: KafkaAccess, namespace: str) -> dict[str, int] | None:
     """Return the offsets of the newest window, in ms by broker; None if there is no window or Kafka does not answer."""
-    try:
-        last = read_last(kafka, [topic_name(WINDOWS, namespace)], 1, ANSWER_S_MAX)
-        return clock_offsets_ms(decode(last[0].value(), WindowClosed).clocks) if last else None
-    except (KafkaException, StackError, UndecodableRecordError):
-        return None
+    window = read_newest_window(kafka, namespace)
+    return None if window is None else clock_offsets_ms(window.clocks)
 
 
 PYTHON_MIN = (3, 11)
@@ -271,7 +263,10 @@ def _servers(
 
 
 def _topics_finding(kafka: KafkaAccess, namespace: str, agents: Sequence[str]) -> Finding:
-    """Return whether the topics are configured as needed: a stage with a wrong one does not start."""
+    """Return whether the topics exist, unless none does yet, and are configured as needed by any stage."""
+    if missing := missing_topics(kafka, namespace, agents, SERVER_TIMEOUT_S):
+        text = f"{name_some(missing, SHOWN_MAX)} {'is' if len(missing) == 1 else 'are'} missing"
+        return Finding("kafka topics", FindingStatus.MISSING, text, missing_to_do(missing))
     try:
         is_checked = check_topics(kafka, namespace, agents)
     except TopicMismatchError as error:

@@ -83,17 +83,27 @@ def list_plans(
         if name is not None:
             _show(_named(plans, name), as_json=as_json)
         else:
-            _show_newest(plans[-count:], as_json=as_json)
+            missing = "" if as_json else _missing(settings, plans)
+            _show_newest(plans[-count:], missing, as_json=as_json)
 
     show_watched(lambda: _stored(settings), show, watch=watch)
 
 
-def _show_newest(plans: Sequence[Plan], *, as_json: bool) -> None:
+def _missing(settings: Settings, plans: Sequence[Plan]) -> str:
+    """Describe what shows that plans are missing."""
+    from regraft.infra.kafka.read_window import read_newest_window
+    from regraft.run_records.missing_plans import missing_plans_text
+
+    return missing_plans_text(plans, read_newest_window(settings.kafka.access, settings.kafka.namespace))
+
+
+def _show_newest(plans: Sequence[Plan], missing: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(plan) for plan in plans], indent=2))
         return
+    if missing or not plans:
+        typer.echo(missing or "No plans yet.")
     if not plans:
-        typer.echo("No plans yet.")
         return
     heads = ("plan", "window's end", "phase", "changes", "saves/s", "observed/s")
     print_table(heads, [_row(plan) for plan in plans], wraps=["changes"], drops=["window's end"])

@@ -40,13 +40,14 @@ def status(
     Examples: `regraft status`; `regraft status --watch`; `regraft status --json --set run.directory=out/demo/run`.
     """
     from regraft.stages.judge_status import judge_status
-    from regraft.stages.read_status import find_status
+    from regraft.stages.read_status import find_status, topic_errors
 
     settings = settings_of(assignments, settings_file)
 
     def read() -> dict[str, Any]:
         shown = find_status(settings)
-        judged = judge_status(shown.services, shown.view, shown.alerts, settings.run.clock.now_ms())
+        now_ms, errors = settings.run.clock.now_ms(), topic_errors(settings)
+        judged = judge_status(shown.services, shown.view, shown.alerts, now_ms, errors)
         return {**judged, "source": shown.source}
 
     def show(judged: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ what the view holds is :mod:`regraft.schemas.loop_verdict`, which the dashboard 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,15 +86,19 @@ class ServiceState:
 
 
 def judge_status(
-    services: Mapping[str, ServiceState], view: LiveView | None, alerts: Document, now_ms: int
+    services: Mapping[str, ServiceState],
+    view: LiveView | None,
+    alerts: Document,
+    now_ms: int,
+    errors: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return verdict, reasons and figures; ``services`` holds the stages that have written a status.
 
-    ``view`` is the controller's, None if it has written nothing.
+    ``view`` is the controller's, None if it has written nothing; ``errors`` are known elsewhere.
     """
     controller = services.get("controller")
     silent_s = 0.0 if controller is None else controller.age_s
-    judged = judge_loop(view if controller else None, alerts, silent_s, now_ms, _stage_errors(services))
+    judged = judge_loop(view if controller else None, alerts, silent_s, now_ms, [*errors, *_stage_errors(services)])
     return {
         "verdict": judged.verdict,
         "reasons": list(judged.reasons),

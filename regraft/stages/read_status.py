@@ -10,9 +10,13 @@ from typing import Any, cast
 import msgspec
 import redis
 
+from regraft.infra.kafka.check_kafka import missing_to_do, missing_topics, why_closed
 from regraft.infra.live.ask_server import open_client, why_refused
 from regraft.infra.live.redis_access import RedisAccess
+from regraft.overlay.inventory import InventoryError
 from regraft.schemas.live_view import VIEW_KEYS, LiveView, LiveViewError, decode_keys
+from regraft.schemas.texts import name_some
+from regraft.settings.place_demo import agents_of
 from regraft.settings.run_settings import Settings
 from regraft.stages.judge_status import Document, ServiceState
 from regraft.stages.observe_run import read_status, read_view
@@ -21,6 +25,7 @@ CONTROLLER = "controller"
 OTHERS = ("streaming", "emulator", "alerts", "dashboard")
 ALERTS = "alerts"
 TIMEOUT_S = 1.0
+TOPICS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,19 @@ def find_status(settings: Settings) -> FoundStatus:
         detail = f" ({old})" if refusal else ""
     source = f"the live view{detail}"
     return FoundStatus(source, {CONTROLLER: controller, **services}, view, shown_alerts or alerts)
+
+
+def topic_errors(settings: Settings) -> list[str]:
+    """Return which topics were deleted and what to do; nothing if Kafka or the inventory does not show it."""
+    kafka, namespace = settings.kafka.access, settings.kafka.namespace
+    if why_closed(kafka, TIMEOUT_S) is not None:
+        return []
+    try:
+        missing = missing_topics(kafka, namespace, agents_of(settings), TIMEOUT_S)
+    except InventoryError:
+        return []
+    to_do = missing_to_do(missing)
+    return [f"Kafka lacks {name_some(missing, TOPICS_SHOWN)}: {to_do[0].lower()}{to_do[1:]}"] if missing else []
 
 
 def _from_files(directory: Path, services: dict[str, ServiceState], alerts: Document, why: str = "") -> FoundStatus:

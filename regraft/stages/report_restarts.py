@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import close_producer, leave_to_caller, open_producer
-from regraft.infra.local.service import ServiceEvent, ServiceEventKind, how_ended
+from regraft.infra.local.service import ServiceEvent, ServiceEventKind
 from regraft.schemas.codec import encode
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.topics import EVENTS, topic_name
@@ -30,15 +30,15 @@ class RestartReporter:
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._topic = topic_name(EVENTS, namespace)
         self._producer = open_producer(kafka, {"queue.buffering.max.messages": WAITING_MAX}, on_error=leave_to_caller)
-        self._codes: dict[str, int | None] = {}
+        self._deaths: dict[str, str] = {}
 
     def take(self, event: ServiceEvent) -> None:
         """Handle one of the supervisor's events."""
         if event.kind is ServiceEventKind.DIED:
-            self._codes[event.service] = event.exit_code
+            self._deaths[event.service] = event.failure
         if event.kind is not ServiceEventKind.RESTARTED:
             return
-        restart = restart_event(event, self._codes.pop(event.service, None))
+        restart = restart_event(event, self._deaths.pop(event.service, ""))
         try:
             self._producer.produce(self._topic, encode(restart), restart.subject.encode(), on_delivery=_log_lost)
             self._producer.poll(0)
@@ -50,10 +50,10 @@ class RestartReporter:
         close_producer(self._producer, CLOSE_S_MAX)
 
 
-def restart_event(event: ServiceEvent, exit_code: int | None) -> AdaptationEvent:
-    """Return the event about a restart; ``exit_code`` is None if the service hung and was stopped."""
-    why = "was not ready in time" if exit_code is None else how_ended(exit_code)
-    text = f"{event.service}: it {why}, restart {event.restarts} of this run; see logs/{event.service}.log"
+def restart_event(event: ServiceEvent, death: str) -> AdaptationEvent:
+    """Return the event about a restart; ``death`` is how the process ended, "" if it hung and was stopped."""
+    why = death or f"it was not ready in time: see logs/{event.service}.log"
+    text = f"{event.service} has begun again, restart {event.restarts} of this run: {why}"
     time_ms = int(event.time_s * 1000)
     return AdaptationEvent(event.service, EventKind.SERVICE_RESTARTED, Severity.WARNING, time_ms, text)
 

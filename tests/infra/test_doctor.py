@@ -39,6 +39,17 @@ def test_every_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "secret" not in str(found)
 
 
+def test_missing_topics_are_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans and members hold what nothing else does."""
+    kafka = KafkaAccess("127.0.0.1:1")
+    for suffix, advice in (("plans", "regraft recover"), ("events", "")):
+        monkeypatch.setattr(module, "missing_topics", lambda *_, suffix=suffix: [f"a.{suffix}"])
+        finding = module._topics_finding(kafka, "a", ("",))
+        assert (finding.status, finding.found) == (FindingStatus.MISSING, f"a.{suffix} is missing")
+        assert "regraft topics --create" in finding.to_do
+        assert ("regraft recover" in finding.to_do) is bool(advice)
+
+
 def test_a_topic_that_no_stage_accepts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stages refuse to start with it, while `all topics exist` was all that the doctor found."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from regraft.infra.kafka.check_kafka import missing_topics
 from regraft.infra.kafka.create_topics import (
     TopicMismatchError,
     TopicsMissingError,
@@ -149,6 +150,17 @@ def test_topics_with_more_than_the_table_wants_are_accepted(kafka: RunningKafka)
         check_topics(kafka.access, "more")
     check_topics(kafka.access, "nothing-there")
     check_topics(KafkaAccess(f"{LOOPBACK}:1"), "more")
+
+
+@pytest.mark.stack
+def test_a_deleted_topic_is_missing_once_there_are_others(kafka: RunningKafka) -> None:
+    """A cluster in which nothing has run yet lacks nothing."""
+    assert missing_topics(kafka.access, "lack", ("",), READY_S) == []
+    create_topics(kafka.access, namespace="lack")
+    assert missing_topics(kafka.access, "lack", ("",), READY_S) == []
+    name, admin = topic_name(PLANS, "lack"), open_admin(kafka.access, READY_S)
+    admin.delete_topics([name], operation_timeout=READY_S)[name].result()
+    wait_until(lambda: missing_topics(kafka.access, "lack", ("",), READY_S) == [name], READY_S)
 
 
 @pytest.mark.stack

@@ -28,6 +28,7 @@ from regraft.schemas.loop_verdict import DEGRADED, HEALTHY, NOT_RUNNING, SILENCE
 from regraft.schemas.order_book import Maintenance, OrderInForce, OrdersInForce
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.shown_state import ShownAnnounced, ShownFleet, ShownLimits, ShownMember, ShownRepair
+from regraft.stages import read_status
 from regraft.stages.judge_status import ServiceState, judge_status
 from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 
@@ -257,6 +258,19 @@ def test_the_command_reads_status_files_and_returns_the_verdict(tmp_path: Path) 
     os.utime(tmp_path / "controller.json", (long_ago_s, long_ago_s))
     code, text = _run(tmp_path, "--json")
     assert (code, json.loads(text)["verdict"]) == (1, NOT_RUNNING)
+
+
+def test_a_deleted_topic_degrades_a_loop_that_does_not_need_it_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller may work for a while without it, but not past its next plan."""
+    _write(tmp_path, _fresh())
+    assert _run(tmp_path)[0] == 0
+    monkeypatch.setattr(read_status, "why_closed", lambda *_: None)
+    monkeypatch.setattr(read_status, "missing_topics", lambda *_: ["regraft.plans"])
+    code, text = _run(tmp_path)
+    assert code == 1
+    assert text.startswith(f"{DEGRADED}: Kafka lacks regraft.plans: create them with `regraft topics --create`.")
 
 
 def test_an_unreachable_live_view_is_reported_and_files_are_read(tmp_path: Path) -> None:
