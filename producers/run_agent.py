@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from regraft.infra.process.describe_os_error import describe_os_error
+from regraft.infra.process.secret_files import warn_of_open
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.producers.agents.agent import Agent
@@ -62,6 +63,7 @@ def run_agent(options: AgentOptions, stop: threading.Event) -> None:
             f"--name is {options.name!r}: an agent has 1 to {AGENT_NAME_LENGTH_MAX} letters, digits, - and _, which no "
             "other agent of the overlay has."
         )
+    warn_of_open([options.key_file] if options.key_file is not None else [])
     brokers, tls = read_brokers(options.brokers_file, options.ca_file), _listening_tls(options)
     if options.broker not in brokers:
         raise AgentError(

@@ -29,6 +29,7 @@ from regraft.infra.local.find_java import NoJavaError, find_java
 from regraft.infra.local.valkey_server import NoRedisError, find_valkey, is_redis_ready
 from regraft.infra.process.check_disk import FREE_MB_MIN, free_mb
 from regraft.infra.process.find_extras import describe_missing, missing_extras
+from regraft.infra.process.secret_files import TO_DO, open_text
 from regraft.overlay.tree.compiled_costs import find_compiled
 from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, clock_offsets_ms, farthest_clocks
 from regraft.schemas.texts import name_some
@@ -77,10 +78,12 @@ def diagnose(
     namespace: str = DEFAULT_NAMESPACE,
     agents: Sequence[str] = (NO_AGENT,),
     redis: RedisAccess | None = None,
+    secret_files: Sequence[Path] = (),
 ) -> list[Finding]:
     """Check everything the local stack needs; ``out_dir`` defaults to ``out`` in the working directory.
 
-    ``kafka``, with the topics of the ``namespace`` and its ``agents``, and ``redis`` are the user's own servers.
+    ``kafka``, with the topics of the ``namespace`` and its ``agents``, and ``redis`` are the user's own servers,
+    ``secret_files`` what the settings say holds secrets.
     """
     values = os.environ if environ is None else environ
     out = out_dir or Path("out")
@@ -99,6 +102,8 @@ def diagnose(
         lambda: _writable("output directory", out),
         lambda: _writable("cache directory", find_cache(values)),
     ]
+    if secret_files:
+        checks.append(lambda: _secrets(secret_files))
     return [check() for check in checks] + list(_servers(kafka, namespace, agents, redis))
 
 
@@ -230,6 +235,12 @@ def _writable(name: str, directory: Path) -> Finding:
     except OSError as error:
         to_do = "Change its permissions or choose another directory (REGRAFT_CACHE for the cache)."
         return Finding(name, FindingStatus.MISSING, f"{existing} cannot be written ({error.strerror})", to_do)
+
+
+def _secrets(files: Sequence[Path]) -> Finding:
+    if reason := open_text(files):
+        return Finding("files with secrets", FindingStatus.WARN, reason, f"{TO_DO}.")
+    return Finding("files with secrets", FindingStatus.OK, "not readable by every user")
 
 
 def _servers(

@@ -47,6 +47,7 @@ def doctor(
         namespace=kafka.namespace,
         agents=agents_of(settings),
         redis=settings.redis.access or (RedisAccess(external) if external else None),
+        secret_files=settings.secret_files,
     )
     if as_json:
         fields = [

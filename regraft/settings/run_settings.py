@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -21,6 +21,7 @@ from regraft.schemas.sampled_blocks import share_error
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.fixed_settings import RECORDED, at_speed, at_windows, fixed_values
 from regraft.settings.read_sources import NAMED, Flags, named_file, read_sources, read_toml
+from regraft.settings.secret_names import has_secret, named_secret_files
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_environment import settings_environment, variable_errors
 from regraft.settings.settings_model import (
@@ -115,7 +116,7 @@ class Settings:
     """All settings of one run.
 
     ``given`` holds all values as read, ``chosen`` the names (such as ``controller.planner``) whose values were set
-    explicitly or by a scenario.
+    explicitly or by a scenario, ``file`` the file of settings if that holds secrets.
     """
 
     run: RunSettings
@@ -133,6 +134,12 @@ class Settings:
     recordings: ReadingBounds
     given: Mapping[str, Any] = field(default_factory=dict)
     chosen: frozenset[str] = field(default=frozenset(), compare=False)
+    file: Path | None = field(default=None, compare=False)
+
+    @property
+    def secret_files(self) -> tuple[Path, ...]:
+        """The files that hold secrets."""
+        return (*named_secret_files(self.given), *([self.file] if self.file is not None else []))
 
     def to_environment(self, withheld: Sequence[str] = ()) -> dict[str, str]:
         """Return all settings as environment variables, for a child process that must run with exactly these.
@@ -203,7 +210,8 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
 
     with collect_errors() as errors:
         errors += variable_errors(os.environ, (*section_models(), *NAMED))
-        tables = read_toml(file or named_file(), errors)
+        file = file or named_file()
+        tables = read_toml(file, errors)
         sources = read_sources(tuple(section_models().items()), flags or {}, tables, errors)
         models = {name: cast(SettingsModel, getattr(sources, name)) for name in section_models()}
         planners = read_planners(sources.planners, _chains(models["controller"]), errors)
@@ -212,7 +220,7 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
         errors += _stage_errors(settings) + relation_errors(settings)
     if errors:
         raise SettingsError(list(dict.fromkeys(errors)))  # a table with errors is validated twice
-    return settings
+    return replace(settings, file=file) if has_secret(tables) else settings
 
 
 def _chains(controller: Any) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from regraft.infra.orders.order_keys import OrderSettings, make_local_keys
 from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.find_user import find_user
 from regraft.infra.process.hold_lock import hold_lock
+from regraft.infra.process.secret_files import TO_DO, open_text
 from regraft.infra.process.show_progress import show_progress
 from regraft.infra.process.stack_error import StackError
 from regraft.run_records.run_record import ServiceUse
@@ -105,10 +106,12 @@ def run_loop(
 
 
 def _describe(settings: Settings, console: Console) -> None:
-    """Print what an operator should know of Kafka and of orders."""
+    """Print what an operator should know of Kafka, of orders and of secrets."""
     if note := durability_note(count_brokers(settings.kafka.access)):
         _print(console, note)
     _print(console, prepare_orders(settings.orders))
+    if reason := open_text(settings.secret_files):
+        _print(console, f"Secrets: {reason}; {TO_DO}.")
 
 
 def _start(

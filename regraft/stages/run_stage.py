@@ -17,6 +17,7 @@ from regraft.infra.process.describe_os_error import describe_os_error
 from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from regraft.infra.process.find_extras import require_extras
+from regraft.infra.process.secret_files import warn_of_open
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.overlay.inventory import InventoryError
 from regraft.overlay.overlay_configuration import LinkError
@@ -141,6 +142,7 @@ def run_stage(name: str, settings: Settings, *, is_emulated: bool = False) -> in
 def _run(name: str, settings: Settings, stop: threading.Event, *, is_emulated: bool) -> int:
     settings.run.directory.mkdir(parents=True, exist_ok=True)
     require_extras(f"The stage {name!r}", *EXTRAS.get(name, []))
+    warn_of_open(settings.secret_files)
     if is_emulated:
         ensure_inventory(settings)
     is_replay, agents = settings.streaming.create_time, agents_of(settings)

@@ -39,6 +39,15 @@ def test_every_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "secret" not in str(found)
 
 
+def test_secrets_that_every_user_may_read_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not more: in a container with one user a mount may be so."""
+    assert module._secrets([]).status is FindingStatus.OK
+    monkeypatch.setattr(module, "open_text", lambda _: "every user may read x")
+    finding = module._secrets([Path("x")])
+    assert (finding.status, finding.found) == (FindingStatus.WARN, "every user may read x")
+    assert "chmod 600" in finding.to_do
+
+
 def test_missing_topics_are_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans and members hold what nothing else does."""
     kafka = KafkaAccess("127.0.0.1:1")
