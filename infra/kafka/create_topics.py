@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
     AdminClient,
@@ -35,8 +34,6 @@ from regraft.schemas.topics import CREATE_TIME, DEFAULT_NAMESPACE, NO_AGENT, TOP
 TIMEOUT_S = 30.0
 SEEN_WAIT_S_MAX = 10.0
 MISSING_NAMED_MAX = 3
-
-log = structlog.get_logger(__name__)
 
 
 class TopicMismatchError(StackError):
@@ -92,25 +89,29 @@ def require_topics(kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (
 
 
 def check_topics(
-    kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (NO_AGENT,), *, is_replay: bool = False
-) -> bool:
-    """Check the existing topics; return False if Kafka is unavailable or does not describe them.
+    kafka: KafkaAccess,
+    namespace: str,
+    agents: Sequence[str] = (NO_AGENT,),
+    *,
+    is_replay: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> str:
+    """Check the existing topics; return why that was not possible, as if Kafka is unavailable, else "".
 
     Readers wait for missing ones. ``is_replay``: topics keep the recorded times instead of Kafka's. Raises
     TopicMismatchError.
     """
     if not is_kafka_ready(kafka):
-        return False  # No stage ends because Kafka is unavailable.
-    admin = open_admin(kafka, TIMEOUT_S)
+        return "Kafka does not answer"  # No stage ends because of that.
+    admin = open_admin(kafka, timeout_s)
     try:
-        there = _cluster(admin, kafka.bootstrap).topics
+        there = _cluster(admin, kafka.bootstrap, timeout_s).topics
         topics = [replace(topic, timestamps=CREATE_TIME) for topic in TOPICS] if is_replay else TOPICS
         names = _named(topics, namespace, agents)
         _check(kafka, admin, {name: topic for name, topic in names.items() if name in there})
     except KafkaException as error:
-        log.warning("topics_not_checked", reason=error.args[0].str())
-        return False
-    return True
+        return str(error.args[0].str())
+    return ""
 
 
 def count_brokers(kafka: KafkaAccess) -> int:
@@ -133,22 +134,23 @@ def timestamp_type(kafka: KafkaAccess, name: str) -> str | None:
 def alter_hint(kafka: KafkaAccess, name: str, configuration: Mapping[str, str]) -> str:
     """Return the command that gives a topic this configuration."""
     changes = ",".join(f"{key}={value}" for key, value in configuration.items())
-    return (
-        f"kafka-configs.sh --bootstrap-server {kafka.bootstrap} --alter --entity-type topics --entity-name {name} "
-        f"--add-config {changes}"
-    )
+    return f"kafka-configs.sh {_alter(kafka)} --entity-type topics --entity-name {name} --add-config {changes}"
+
+
+def _alter(kafka: KafkaAccess) -> str:
+    return f"--bootstrap-server {kafka.bootstrap} --alter"
 
 
 def _named(topics: Sequence[Topic], namespace: str, agents: Sequence[str]) -> dict[str, Topic]:
     return {name: topic for topic in topics for name in topic_names(topic, namespace, agents)}
 
 
-def _cluster(admin: AdminClient, bootstrap: str) -> ClusterMetadata:
+def _cluster(admin: AdminClient, bootstrap: str, timeout_s: float = TIMEOUT_S) -> ClusterMetadata:
     try:
-        return admin.list_topics(timeout=TIMEOUT_S)
+        return admin.list_topics(timeout=timeout_s)
     except KafkaException as error:
         raise StackError(
-            f"Kafka at {bootstrap} did not answer within {TIMEOUT_S:g} s ({error.args[0].str()}): "
+            f"Kafka at {bootstrap} did not answer within {timeout_s:g} s ({error.args[0].str()}): "
             "check that it runs and that the address is right."
         ) from error
 
@@ -195,7 +197,10 @@ def _check(kafka: KafkaAccess, admin: AdminClient, wanted: dict[str, Topic]) -> 
         errors = shape_errors(topic, len(partitions), replicas, brokers)
         errors += [f"{key} is {actual.get(key)}, not {value}" for key, value in wrong.items()]
         if errors:
-            how = f" ({alter_hint(kafka, name, wrong)})" if wrong else ""
+            hints = [alter_hint(kafka, name, wrong)] if wrong else []
+            if len(partitions) < topic.partitions:
+                hints.append(f"kafka-topics.sh {_alter(kafka)} --topic {name} --partitions {topic.partitions}")
+            how = f" ({', '.join(hints)})" if hints else ""
             raise TopicMismatchError(
                 f"Topic {name} does not have the configuration that Regraft needs ({'; '.join(errors)}): "
                 f"alter it{how} or delete it, or choose another namespace."

@@ -279,13 +279,13 @@ def _topics_finding(kafka: KafkaAccess, namespace: str, agents: Sequence[str]) -
         text = f"{name_some(missing, SHOWN_MAX)} {'is' if len(missing) == 1 else 'are'} missing"
         return Finding("kafka topics", FindingStatus.MISSING, text, missing_to_do(missing))
     try:
-        is_checked = check_topics(kafka, namespace, agents)
+        reason = check_topics(kafka, namespace, agents)
     except TopicMismatchError as error:
         wrong, _, to_do = str(error).rpartition(": ")
         return Finding("kafka topics", FindingStatus.MISSING, wrong, f"{to_do[0].upper()}{to_do[1:]}")
-    if not is_checked:
+    if reason:
         to_do = "Let this login describe the configurations of topics."
-        return Finding("kafka topics", FindingStatus.WARN, "their configuration is not shown", to_do)
+        return Finding("kafka topics", FindingStatus.WARN, f"their configuration is not shown ({reason})", to_do)
     return Finding("kafka topics", FindingStatus.OK, "those that exist are configured as needed")
 
 

@@ -34,8 +34,8 @@ def status(
 ) -> None:
     """Report whether the loop is healthy, and why it proposes no plan: windows, members, cost, orders, alerts, stages.
 
-    Reads the live view if `redis.url` is set and answers, else the status files of `run.directory`. Exits with 0 if the
-    loop is healthy, 1 if it is degraded or not running.
+    Reads the live view if `redis.url` is set and answers, else the status files of `run.directory`, and asks Kafka for
+    its topics. Exits with 0 if the loop is healthy, 1 if it is degraded or not running.
 
     Examples: `regraft status`; `regraft status --watch`; `regraft status --json --set run.directory=out/demo/run`.
     """

@@ -11,8 +11,10 @@ import msgspec
 import redis
 
 from regraft.infra.kafka.check_kafka import missing_to_do, missing_topics, why_closed
+from regraft.infra.kafka.create_topics import TopicMismatchError, check_topics
 from regraft.infra.live.ask_server import open_client, why_refused
 from regraft.infra.live.redis_access import RedisAccess
+from regraft.infra.process.stack_error import StackError
 from regraft.overlay.inventory import InventoryError
 from regraft.schemas.live_view import VIEW_KEYS, LiveView, LiveViewError, decode_keys
 from regraft.schemas.texts import name_some
@@ -69,13 +71,20 @@ def find_status(settings: Settings) -> FoundStatus:
 
 
 def topic_errors(settings: Settings) -> list[str]:
-    """Return which topics were deleted and what to do; nothing if Kafka or the inventory does not show it."""
-    kafka, namespace = settings.kafka.access, settings.kafka.namespace
+    """Return which topics were deleted or are not as needed, and what to do; nothing if Kafka does not show it.
+
+    A topic that Kafka creates by itself for a client, after it was deleted, is not as needed.
+    """
+    kafka, namespace, is_replay = settings.kafka.access, settings.kafka.namespace, settings.streaming.create_time
     if why_closed(kafka, TIMEOUT_S) is not None:
         return []
     try:
-        missing = missing_topics(kafka, namespace, agents_of(settings), TIMEOUT_S)
-    except InventoryError:
+        agents = agents_of(settings)
+        missing = missing_topics(kafka, namespace, agents, TIMEOUT_S)
+        check_topics(kafka, namespace, agents, is_replay=is_replay, timeout_s=TIMEOUT_S)
+    except TopicMismatchError as error:
+        return [str(error)]
+    except (InventoryError, StackError):
         return []
     to_do = missing_to_do(missing)
     return [f"Kafka lacks {name_some(missing, TOPICS_SHOWN)}: {to_do[0].lower()}{to_do[1:]}"] if missing else []

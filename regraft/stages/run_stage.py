@@ -147,7 +147,8 @@ def _run(name: str, settings: Settings, stop: threading.Event, *, is_emulated: b
         ensure_inventory(settings)
     is_replay, agents = settings.streaming.create_time, agents_of(settings)
     use_registry(namespace=settings.kafka.namespace, agents=agents)
-    check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
+    if reason := check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay):
+        log.warning("topics_not_checked", reason=reason)
     return STAGES[name](settings, stop)
 
 

@@ -62,11 +62,11 @@ def test_missing_topics_are_named_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 def test_a_topic_that_no_stage_accepts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stages refuse to start with it, while `all topics exist` was all that the doctor found."""
 
-    def refuse(*_: object) -> bool:
+    def refuse(*_: object) -> str:
         raise TopicMismatchError("Topic a.plans does not have what is needed (x is 1): alter it (a --add x=2) or so.")
 
     kafka = KafkaAccess("127.0.0.1:1")
-    for answer, expected in ((refuse, FindingStatus.MISSING), (lambda *_: False, FindingStatus.WARN)):
+    for answer, expected in ((refuse, FindingStatus.MISSING), (lambda *_: "not authorised", FindingStatus.WARN)):
         monkeypatch.setattr(module, "check_topics", answer)
         assert module._topics_finding(kafka, "a", ()).status is expected
     monkeypatch.setattr(module, "check_topics", refuse)

@@ -124,6 +124,10 @@ def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
     ("changed", "message"),
     [
         (replace(TELEMETRY, partitions=TELEMETRY.partitions + 1), r"partitions is 4, not 5"),
+        (
+            replace(TELEMETRY, partitions=7),
+            r"is 4, not 7\): alter it \(kafka-topics\.sh .* --partitions 7\)",
+        ),
         (replace(TELEMETRY, retention_ms=90_000_000), r"retention\.ms is 86400000, not 90000000"),
         (
             replace(TELEMETRY, timestamps=CREATE_TIME),

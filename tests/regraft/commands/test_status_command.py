@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from regraft.cli import app
 from regraft.commands.status_command import status_lines
 from regraft.controller.ports.write_live_view import ValkeyView
+from regraft.infra.kafka.create_topics import TopicMismatchError
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.local.valkey_server import start_valkey_service
 from regraft.schemas.live_view import (
@@ -268,9 +269,26 @@ def test_a_deleted_topic_degrades_a_loop_that_does_not_need_it_yet(
     assert _run(tmp_path)[0] == 0
     monkeypatch.setattr(read_status, "why_closed", lambda *_: None)
     monkeypatch.setattr(read_status, "missing_topics", lambda *_: ["regraft.plans"])
+    monkeypatch.setattr(read_status, "check_topics", lambda *_, **__: "")
     code, text = _run(tmp_path)
     assert code == 1
     assert text.startswith(f"{DEGRADED}: Kafka lacks regraft.plans: create them with `regraft topics --create`.")
+
+
+def test_a_topic_that_kafka_has_created_by_itself_degrades_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition and no compaction do not show otherwise, until its records are gone."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise TopicMismatchError("Topic regraft.plans does not have the configuration")
+
+    _write(tmp_path, _fresh())
+    monkeypatch.setattr(read_status, "why_closed", lambda *_: None)
+    monkeypatch.setattr(read_status, "missing_topics", lambda *_: [])
+    monkeypatch.setattr(read_status, "check_topics", refuse)
+    code, text = _run(tmp_path)
+    assert (code, text.splitlines()[0]) == (1, f"{DEGRADED}: Topic regraft.plans does not have the configuration")
 
 
 def test_an_unreachable_live_view_is_reported_and_files_are_read(tmp_path: Path) -> None:
