@@ -94,6 +94,13 @@ class ServiceEvent:
     exit_code: int | None = None
     failure: str = ""
 
+    @property
+    def text(self) -> str:
+        """What happened, with the reason of a death."""
+        process = f" (process {self.pid})" if self.pid else ""
+        why = f": {self.failure}" if self.kind is ServiceEventKind.DIED else ""
+        return f"{self.service} {self.kind}{process}{why}"
+
 
 def rotate_log(log_file: Path, bytes_max: int) -> int:
     """Make the log's directory, move a log of more than ``bytes_max`` aside, and return the size of what is left."""

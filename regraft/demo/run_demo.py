@@ -342,8 +342,7 @@ class _DemoRun:
             how = f"{event.service} exited with code {event.exit_code} and will not be restarted"
             self._ended_services[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
         elif event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
-            why = f": {event.failure}" if event.kind is ServiceEventKind.DIED else ""
-            screen.report(f"{event.service} {event.kind} (process {event.pid}){why}", event.time_s - self._started_s)
+            screen.report(event.text, event.time_s - self._started_s)
 
     def _record(self, stored: StoredRun, traffic_end_ms: int) -> RunRecord:
         observer = self._observer

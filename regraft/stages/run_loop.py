@@ -76,9 +76,7 @@ def run_loop(
     with stop_on_signals() as stop, hold_lock(settings.run.directory / "run.lock"):
 
         def on_event(event: ServiceEvent) -> None:
-            process = f" (process {event.pid})" if event.pid else ""
-            why = f": {event.failure}" if event.kind is ServiceEventKind.DIED else ""
-            _print(console, f"{event.service} {event.kind}{process}{why}")
+            _print(console, event.text)
             if event.kind is ServiceEventKind.GAVE_UP:
                 gave_up.append(event)
                 stop.set()

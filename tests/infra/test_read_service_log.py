@@ -1,8 +1,9 @@
 """Why a service ended, by the end of its log."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from regraft.infra.local.service import CAUSE_LENGTH_MAX, cause_of, log_tail, rotate_log
+from regraft.infra.local.service import CAUSE_LENGTH_MAX, ServiceEvent, ServiceEventKind, cause_of, log_tail, rotate_log
 
 
 def test_the_cause_is_the_last_logged_reason_or_the_last_line() -> None:
@@ -30,3 +31,10 @@ def test_a_cause_controls_no_terminal() -> None:
     """What a program writes may be what others sent to it."""
     assert cause_of("a\x1b[2Jb\x07c\u202ed") == "a [2Jb c d"
     assert cause_of('{"reason": "two\\nlines"}') == "two lines"
+
+
+def test_only_a_death_is_shown_with_its_reason() -> None:
+    """A service that has ended for good is shown with a whole sentence instead."""
+    died = ServiceEvent(0.0, "controller", ServiceEventKind.DIED, 7, 0, 1, "it exited with code 1 (full): see a.log")
+    assert died.text == "controller died (process 7): it exited with code 1 (full): see a.log"
+    assert replace(died, kind=ServiceEventKind.GAVE_UP, pid=0).text == "controller gave up"
