@@ -27,7 +27,7 @@ from regraft.schemas.topics import ALERTS
 ALL_PLANS = "plans"  # The subject of alerts about plans in general.
 ALL_ORDERS = "orders"
 SUBJECTS_MAX = 1_000
-DETAIL_CHARACTERS_MAX = 300
+DETAIL_CHARACTERS_MAX = 600  # With the advice, which events have at their ends.
 
 
 @dataclass(frozen=True)

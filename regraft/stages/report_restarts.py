@@ -53,7 +53,7 @@ class RestartReporter:
 def restart_event(event: ServiceEvent, death: str) -> AdaptationEvent:
     """Return the event about a restart; ``death`` is how the process ended, "" if it hung and was stopped."""
     why = death or f"it was not ready in time: see logs/{event.service}.log"
-    text = f"{event.service} has begun again, restart {event.restarts} of this run: {why}"
+    text = f"{event.service}, restart {event.restarts} of this run: {why}"
     time_ms = int(event.time_s * 1000)
     return AdaptationEvent(event.service, EventKind.SERVICE_RESTARTED, Severity.WARNING, time_ms, text)
 

@@ -464,3 +464,11 @@ def test_a_lasting_condition_is_an_alert_until_an_event_ends_it(kind: EventKind,
     assert "windows are late" in raised.text
     assert scene.feed(event(kind, 60, subject)) == []
     assert words(scene.feed(event(kind, 120, subject, **{ENDED: "true"}))) == [f"120 {rule} {subject} cleared"]
+
+
+def test_an_alert_has_the_advice_at_the_end_of_its_event() -> None:
+    """The reason of a restart may have 400 characters, around them are the service, the exit code and the log."""
+    scene = Scene(load_rules(None))
+    text = f"controller, restart 1 of this run: it exited with code 1 ({'x' * 380} `regraft recover`): see out/a.log"
+    (raised,) = scene.feed(event(EventKind.SERVICE_RESTARTED, 0, "controller", text=text))
+    assert raised.text.endswith("`regraft recover`): see out/a.log")

@@ -23,7 +23,7 @@ def test_a_restart_is_reported_with_its_cause_and_log(death: str) -> None:
     """The service is the subject, so each service has its own alert."""
     event = ServiceEvent(12.5, "streaming", ServiceEventKind.RESTARTED, 77, 2)
     why = death or "it was not ready in time: see logs/streaming.log"
-    text = f"streaming has begun again, restart 2 of this run: {why}"
+    text = f"streaming, restart 2 of this run: {why}"
     expected = AdaptationEvent("streaming", EventKind.SERVICE_RESTARTED, Severity.WARNING, 12_500, text)
     assert restart_event(event, death) == expected
 
