@@ -145,7 +145,8 @@ def _named(topics: Sequence[Topic], namespace: str, agents: Sequence[str]) -> di
     return {name: topic for topic in topics for name in topic_names(topic, namespace, agents)}
 
 
-def _cluster(admin: AdminClient, bootstrap: str, timeout_s: float = TIMEOUT_S) -> ClusterMetadata:
+def _cluster(admin: AdminClient, bootstrap: str, timeout_s: float | None = None) -> ClusterMetadata:
+    timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
     try:
         return admin.list_topics(timeout=timeout_s)
     except KafkaException as error:
