@@ -77,7 +77,7 @@ class SparkSettings:
     master: Annotated[str, "Spark's master URL"] = "local[2]"
     driver_memory_mb: Annotated[
         int | None,
-        "heap of the driver; none for 1,024 MB, in local mode more with more than 166 brokers",
+        "heap of the driver; none for 1,024 MB, in local mode more with more than 833 brokers",
     ] = None
     driver_host: Annotated[str, "address at which executors of a cluster reach the driver"] = LOOPBACK
     executor_memory_mb: Annotated[

@@ -26,9 +26,9 @@ def test_shards_and_partitions_follow_the_number_of_brokers(brokers: int, shards
     ("records", "shards", "cores", "heap"),
     [
         (20_000, 2, 0, 1_024),
-        (120_000, 2, 0, 5_024),  # One executor may have all shards.
-        (120_000, 2, 1, 2_624),
-        (480_000, 8, 2, 5_024),
+        (120_000, 2, 0, 1_224),  # One executor may have all shards.
+        (120_000, 2, 1, 1_024),
+        (480_000, 8, 2, 1_224),
         (480_000, 8, 16, heap_mb(480_000)),  # More cores than shards hold no more than all shards.
     ],
 )

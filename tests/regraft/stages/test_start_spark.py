@@ -38,15 +38,15 @@ def test_executors_get_configured_resources_or_what_a_micro_batch_needs(tmp_path
         return load_settings({"run": {"directory": tmp_path}, "streaming": streaming, "spark": spark})
 
     cluster = {"master": "spark://h:7077", "driver_host": "me"}
-    assert executor_options(given(**cluster)) == {"spark.executor.memory": "5024m"}
+    assert executor_options(given(**cluster)) == {"spark.executor.memory": "1224m"}
     assert driver_heap_mb(given(**cluster)) == 1_024
     assert executor_options(given(**cluster, executor_cores=1)) == {
-        "spark.executor.memory": "1424m",
+        "spark.executor.memory": "1024m",
         "spark.executor.cores": "1",
     }
     assert executor_options(given(**cluster, executor_memory_mb=2_048)) == {"spark.executor.memory": "2048m"}
     assert executor_options(given()) == {}
-    assert driver_heap_mb(given()) == 5_024
+    assert driver_heap_mb(given()) == 1_224
 
 
 @pytest.mark.parametrize(
