@@ -1,18 +1,16 @@
 """Inject random outages in rounds; measure what they cost and how long the overlay takes to recover.
 
 ``python -m benchmarks.bench_chaos [--rounds 100] [--round-s 20] [--brokers 40] [--virtual [--ring]]`` and ``[--seed N]
-[--json FILE] [--out DIR] [--disk-mb N]``. A round has one outage on average: a broker dies and restarts, a broker
-hangs, or a link is slow or cut. On the real stack, one stage per round is also killed or suspended, and with
-``--disk-mb`` (as root) the run has its own disk, which fills up. With ``--virtual``, emulator, aggregator and
-controller share a virtual clock. Asserts that only deliveries that had to cross a dead broker were lost, that none was
-repeated or out of order, that every alert about a broker was cleared again, and that the run finished with all
-stages. A failed run is reported as far as the emulator has accounted for it.
+[--json FILE] [--out DIR]``. A round has one outage on average: a broker dies and restarts, a broker hangs, or a link is
+slow or cut. On the real stack, one stage per round is also killed or suspended. With ``--virtual``, emulator,
+aggregator and controller share a virtual clock. Asserts that only deliveries that had to cross a dead broker were lost,
+that none was repeated or out of order, that every alert about a broker was cleared again, and that the run finished
+with all stages. A failed run is reported as far as the emulator has accounted for it.
 """
 
 import argparse
 import json
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,7 +85,6 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
         "demo.kill_every_s": given.round_s,
         "controller.shadow_planners": [],  # They would only take processor time.
         "dashboard.port": 0,
-        "demo.fill_disk": given.disk_mb is not None,
         "emulator.random_outages": f"every {given.round_s:g} for {given.round_s:g} until {chaos_s:g}",
     }
     command = [sys.executable, "-m", "regraft", "demo", "--chaos", "--dashboard", "--json", "--seed", str(given.seed)]
@@ -144,24 +141,11 @@ def account_so_far(run_directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def _folder(given: argparse.Namespace) -> Iterator[Path]:
-    """Provide a directory for a run, on its own disk with ``--disk-mb``; keep it if ``--out`` names it."""
+    """Provide a directory for a run; keep it if ``--out`` names it."""
     with tempfile.TemporaryDirectory() as passing:
         folder = given.out or Path(passing) / "run"
         folder.mkdir(parents=True, exist_ok=True)
-        if given.disk_mb is None:
-            yield folder
-            return
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={given.disk_mb}m", "chaos", str(folder)], check=True)
-        try:
-            yield folder
-        finally:
-            kept = folder.with_name(f"{folder.name}.kept")
-            if given.out is not None:
-                shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("kafka", "jars"), dirs_exist_ok=True)
-            subprocess.run(["umount", str(folder)], check=True)
-            if given.out is not None:
-                shutil.copytree(kept, folder, dirs_exist_ok=True)
-                shutil.rmtree(kept)
+        yield folder
 
 
 def figures_of(report: dict[str, Any], where: dict[str, str | int | float]) -> list[Figure]:
@@ -187,7 +171,6 @@ def main() -> None:
     parser.add_argument("--virtual", action="store_true", help="on a virtual clock, without Kafka, Spark and Valkey")
     parser.add_argument("--ring", action="store_true", help="with --virtual: users of a Chord ring, not a tree")
     parser.add_argument("--out", type=Path, help="directory of the run, which is kept; default: a temporary one")
-    parser.add_argument("--disk-mb", type=int, help="a disk of this many MB for the run, to be filled; needs root")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     report = on_the_virtual_clock(given) if given.virtual else on_the_stack(given)

@@ -1,4 +1,4 @@
-"""Disturb a running demo: kill services with SIGKILL, suspend stages with SIGSTOP, fill the disk.
+"""Disturb a running demo: kill services with SIGKILL, suspend stages with SIGSTOP.
 
 This shows that the loop survives. In: a supervisor, the time, and the newest window. Out: sentences about what was
 done. The supervisor restarts services. The emulator is spared because the run is judged by its ledger; it emulates
@@ -15,26 +15,24 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from regraft.demo.fill_disk import OwnDisk
 from regraft.infra.local.supervise import Supervisor
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, STREAMING
 
 KILLED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD, "valkey", "kafka")
 SUSPENDED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD)
-LASTS_S = 10.0  # How long a stage is suspended, or a disk is full.
+LASTS_S = 10.0  # How long a stage is suspended.
 
 
 class DisturbKind(StrEnum):
-    """What can be done to a service, or to the disk."""
+    """What can be done to a service."""
 
     KILL = "kill"
     SUSPEND = "suspend"
-    FILL = "fill"
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """One thing to do; ``target`` names a service, or the disk."""
+    """One thing to do to the service ``target``."""
 
     kind: DisturbKind
     target: str
@@ -43,11 +41,10 @@ class Disturbance:
         return f"{self.kind} {self.target}"
 
 
-def disturbances(services: Collection[str], disk: OwnDisk | None) -> list[Disturbance]:
-    """Return all that can be done to these services, and to the disk if there is one to fill."""
+def disturbances(services: Collection[str]) -> list[Disturbance]:
+    """Return all that can be done to these services."""
     planned = [Disturbance(DisturbKind.KILL, name) for name in KILLED if name in services]
-    planned += [Disturbance(DisturbKind.SUSPEND, name) for name in SUSPENDED if name in services]
-    return planned + ([Disturbance(DisturbKind.FILL, "disk")] if disk is not None else [])
+    return planned + [Disturbance(DisturbKind.SUSPEND, name) for name in SUSPENDED if name in services]
 
 
 class DisturbSchedule:
@@ -65,7 +62,6 @@ class DisturbSchedule:
         kinds: Collection[Disturbance],
         rng: random.Random,
         until_s: float = 0.0,
-        disk: OwnDisk | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._supervisor = supervisor
@@ -73,7 +69,6 @@ class DisturbSchedule:
         self._kinds = tuple(kinds)
         self._rng = rng
         self._until_s = until_s
-        self._disk = disk
         self._waiting = self._drawn()
         self._acted_s = 0.0
         self._acted_window_ms = 0
@@ -81,26 +76,23 @@ class DisturbSchedule:
 
     def act(self, elapsed_s: float, newest_window_ms: int) -> str:
         """Do what is due and return a sentence about it, empty if nothing is due."""
-        if self._is_lasting:
-            return self._last() if elapsed_s - self._acted_s < LASTS_S else self.resume()
+        if self._suspended is not None:
+            return "" if elapsed_s - self._acted_s < LASTS_S else self.resume()
         if not self._waiting and elapsed_s < self._until_s:
             self._waiting = self._drawn()
         if not self._waiting or not self._has_recovered(elapsed_s, newest_window_ms):
             return ""
         due = self._waiting[0]
         pid = self._supervisor.pid(due.target)
-        if pid is None and due.kind is not DisturbKind.FILL:
+        if pid is None:
             return ""  # it is being restarted; try again at the next call
         del self._waiting[0]
         self._acted_s, self._acted_window_ms = elapsed_s, newest_window_ms
         self.counts[str(due)] += 1
-        return self._fill() if pid is None else self._disturb(due, pid)
+        return self._disturb(due, pid)
 
     def resume(self) -> str:
-        """Resume the suspended stage or free the disk; return a sentence about it, empty if there is neither."""
-        if self._disk is not None and self._disk.is_full:
-            self._disk.make_room()
-            return "freed space on the disk"
+        """Resume the suspended stage; return a sentence about it, empty if there is none."""
         if self._suspended is None:
             return ""
         (name, pid), self._suspended = self._suspended, None
@@ -111,24 +103,10 @@ class DisturbSchedule:
 
     def is_over(self, elapsed_s: float, newest_window_ms: int) -> bool:
         """Return True if nothing is left to do and the loop has recovered from the last disturbance."""
-        return not self._waiting and not self._is_lasting and self._has_recovered(elapsed_s, newest_window_ms)
-
-    @property
-    def _is_lasting(self) -> bool:
-        return self._suspended is not None or (self._disk is not None and self._disk.is_full)
+        return not self._waiting and self._suspended is None and self._has_recovered(elapsed_s, newest_window_ms)
 
     def _drawn(self) -> list[Disturbance]:
         return self._rng.sample(self._kinds, len(self._kinds))
-
-    def _last(self) -> str:
-        if self._disk is not None and self._disk.is_full:
-            self._disk.fill()  # Fill the space that was freed meanwhile.
-        return ""
-
-    def _fill(self) -> str:
-        assert self._disk is not None
-        self._disk.fill()
-        return f"filled the disk of {self._disk.directory} for {LASTS_S:g} s"
 
     def _disturb(self, due: Disturbance, pid: int) -> str:
         if due.kind is DisturbKind.KILL:

@@ -23,7 +23,6 @@ from rich.console import Console
 from regraft.controller.kinds.find_kind import kind_of
 from regraft.demo.demo_flags import chaos_flags, demo_flags
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
-from regraft.demo.fill_disk import OwnDisk
 from regraft.demo.print_dashboard import print_dashboard
 from regraft.infra.local.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
 from regraft.infra.local.service import ServiceEvent, ServiceEventKind
@@ -121,11 +120,10 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
                 f"A demo is running in {out} (process {error.holder_pid or 'unknown'}): "
                 "wait for it, or choose another directory with --out."
             ) from error
-        disk = OwnDisk(out) if options.kills and wanted.demo.fill_disk else None
         shutil.rmtree(out / "run", ignore_errors=True)
         for name in ("summary.json", "run.json", "report.html"):
             (out / name).unlink(missing_ok=True)
-        record, settings = _run(flags, settings_file, options, console, disk)
+        record, settings = _run(flags, settings_file, options, console)
     from regraft.report_page.report import build_report  # Matplotlib must not delay the start.
 
     summary = summarise(record)
@@ -137,7 +135,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
 
 
 def _run(
-    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console, disk: OwnDisk | None
+    flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console
 ) -> tuple[RunRecord, Settings]:
     events: list[ServiceEvent] = []
     with ExitStack() as running:
@@ -156,7 +154,7 @@ def _run(
             print_dashboard(settings, console)
         reporter = running.enter_context(report_restarts(settings.kafka.access, settings.kafka.namespace))
         stack.supervisor.listen(reporter.take)
-        kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
+        kills = _disturb_schedule(settings, stack.supervisor) if options.kills else None
         run = _DemoRun(settings, inventory, stack.supervisor, events, kills)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
         record = run.run(screen)
@@ -202,12 +200,12 @@ def _check_shift(settings: Settings) -> None:
         )
 
 
-def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk | None) -> DisturbSchedule:
+def _disturb_schedule(settings: Settings, supervisor: Supervisor) -> DisturbSchedule:
     """Return a schedule of disturbances, drawn by this run's seed, that lasts as long as random outages do."""
     demo, rng = settings.demo, random.Random(f"disturbances {settings.run.seed}")
-    kinds = disturbances(supervisor.memory_bytes_max, disk)
+    kinds = disturbances(supervisor.memory_bytes_max)
     until_s = settings.emulator.chaos_until_s or demo.running_s
-    return DisturbSchedule(supervisor, demo.kill_every_s, kinds, rng, until_s, disk)
+    return DisturbSchedule(supervisor, demo.kill_every_s, kinds, rng, until_s)
 
 
 def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:

@@ -38,10 +38,6 @@ class DemoSettings:
         "with --chaos, the shortest pause between disturbances of services, in s, in which a window must also close; "
         "also that of random outages, and their length, unless emulator.random_outages is set",
     ] = 20.0
-    fill_disk: Annotated[
-        bool,
-        "with --chaos, also fill the disk of the output directory, which must be a separate file system",
-    ] = False
     # Unless the scenario has others or controller.shadow_planners is set: the paper's planner, and ours without moves
     # of publishers, to show what the moves add.
     shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")

@@ -5,10 +5,8 @@ from pathlib import Path
 import psutil
 
 from regraft.demo.disturb_services import KILLED, LASTS_S, SUSPENDED, DisturbSchedule, disturbances
-from regraft.demo.fill_disk import OwnDisk
 from regraft.infra.local.service import RestartPolicy, Service
 from regraft.infra.local.supervise import Supervisor
-from tests.full_disk import small_disk
 from tests.wait_until import wait_until
 
 PAUSE_S = 20.0
@@ -24,7 +22,7 @@ def _sleeper(name: str, directory: Path) -> Service:
 
 
 def _schedule(supervisor: Supervisor, until_s: float = 0.0, seed: int = 1) -> DisturbSchedule:
-    kinds = disturbances(supervisor.memory_bytes_max, None)
+    kinds = disturbances(supervisor.memory_bytes_max)
     return DisturbSchedule(supervisor, PAUSE_S, kinds, random.Random(seed), until_s)
 
 
@@ -72,20 +70,3 @@ def test_all_disturbances_repeat_until_the_end_in_the_order_of_the_seed(tmp_path
             assert sum(schedule.counts.values()) >= 12
             assert schedule.is_over(900, 900_000)
     assert courses[0] == courses[1] != courses[2]
-
-
-def test_a_disk_stays_full_for_its_time(tmp_path: Path) -> None:
-    """Space that others free meanwhile is filled, too; afterwards there is room again."""
-    with small_disk(tmp_path / "disk") as small, Supervisor() as supervisor:
-        other = small.directory / "other"
-        other.write_bytes(bytes(100_000))
-        disk = OwnDisk(small.directory)
-        schedule = DisturbSchedule(supervisor, PAUSE_S, disturbances((), disk), random.Random(1), disk=disk)
-        assert schedule.act(25, newest_window_ms=5_000).startswith("filled the disk of ")
-        other.unlink()
-        assert schedule.act(25 + LASTS_S / 2, newest_window_ms=5_000) == ""
-        assert psutil.disk_usage(str(small.directory)).free == 0
-        assert not schedule.is_over(900, newest_window_ms=900_000)
-        assert schedule.act(25 + LASTS_S, newest_window_ms=5_000) == "freed space on the disk"
-        assert psutil.disk_usage(str(small.directory)).free > 1_000_000
-        assert schedule.is_over(900, newest_window_ms=900_000)
