@@ -5,7 +5,6 @@ Sessions are built by :mod:`infra.local.spark_session`.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from regraft.infra.process.stack_error import StackError
 from regraft.infra.process.write_private import write_private
 
 SECRET_LENGTH_MIN = 16
-SECRET_BYTES = 32
 LOCAL_MASTER = "local"
 SECRET = "spark.authenticate.secret"
 AUTHENTICATE, ENCRYPT, ENCRYPT_BY_TLS = "spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
@@ -24,11 +22,6 @@ SETTINGS = {AUTHENTICATE: "true", ENCRYPT: "true"}
 
 class SparkSecretError(StackError):
     """The secret of the cluster cannot be used; the message says why, without it."""
-
-
-def create_secret(file: Path) -> None:
-    """Write a new secret that only this user can read."""
-    write_private(file, f"{secrets.token_urlsafe(SECRET_BYTES)}\n".encode())
 
 
 def write_properties(secret_file: Path, properties_file: Path) -> None:

@@ -24,7 +24,7 @@ from regraft.producers.recordings.read_recording import open_recording
 from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
-from regraft.virtual_runs.record_virtual import record_virtual
+from tests.record_virtual import record_virtual
 
 LIMIT_S = 60.0
 LIMIT_BROKERS, LIMIT_MINUTES = 100, 60

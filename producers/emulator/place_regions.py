@@ -18,11 +18,11 @@ import numpy as np
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.prices import Prices
 from regraft.overlay.tree.build_tree import random_tree
-from regraft.producers.data.cut_data import INTERNET
 from regraft.producers.emulator.place_overlay import DATA_DIRECTORY, PROCESSING_MS_MAX, PROCESSING_MS_MIN
 from regraft.schemas.arrays import Floats
 
 CURRENCY = "USD"
+INTERNET = "internet"  # The target of prices for traffic that leaves Amazon.
 MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in packets that are rarely full.
 # 100 ms cost a twentieth of a notification between the cheapest regions: enough to distinguish these.
 DELAY_PRICE = 0.01

@@ -27,8 +27,7 @@ from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, chec
 from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, RegimeChange, WorkloadSettings
 from regraft.producers.workloads.stock_workload import Quote, SubscriptionMaker, advertisement, load_stock_data
 from regraft.streaming.reference_aggregator import ReferenceAggregator
-from regraft.virtual_runs.record_virtual import START_MS, virtual_settings
-from regraft.virtual_runs.virtual_loop import VirtualLoop
+from regraft.virtual_runs.virtual_loop import START_MS, VirtualLoop, virtual_settings
 
 __all__ = [
     "CELLS_KEPT_S",

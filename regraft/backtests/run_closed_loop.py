@@ -20,8 +20,7 @@ from regraft.recordings.aggregate_span import opened_recording
 from regraft.schemas.plan_life import LIFE
 from regraft.schemas.shown_state import DecisionTimes
 from regraft.schemas.units import SECOND_MS
-from regraft.virtual_runs.record_virtual import virtual_settings
-from regraft.virtual_runs.virtual_loop import VirtualLoop
+from regraft.virtual_runs.virtual_loop import VirtualLoop, virtual_settings
 
 
 class ClosedLoopTask(msgspec.Struct, frozen=True):

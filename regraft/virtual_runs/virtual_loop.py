@@ -17,6 +17,9 @@ from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
+from regraft.producers.emulator.emulate_overlay import inventory_timing
+from regraft.producers.emulator.outage_schedule import outage_of
+from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
@@ -25,8 +28,10 @@ from regraft.schemas.client import Client
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE
 from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.units import SECOND_MS
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 
+START_MS = 1_700_000_000_000
 STEP_MS = 100.0
 WINDOW_MS = 5_000
 GRACE_MS = 2_000
@@ -154,3 +159,20 @@ class VirtualLoop:
             if self._registered.get(name) is not client:
                 self._tap.on_client(name, client, now_ms)
         self._registered = dict(connected)
+
+
+def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms: int) -> VirtualSettings:
+    """Return the emulator's settings for the virtual clock; a command takes half a polling interval to arrive."""
+    return VirtualSettings(
+        seed=emulator.seed,
+        start_ms=float(start_ms),
+        flush_ms=emulator.flush_ms,
+        settle_ms=emulator.settle_s * SECOND_MS,
+        queue_length_max=emulator.queue_length_max,
+        timing=inventory_timing(inventory, emulator.control_service_ms, emulator.link_bytes_per_ms),
+        command_delay_ms=lambda _: emulator.command_poll_ms / 2,
+        outages=tuple(outage_of(text) for text in emulator.outages),
+        notice_ms=emulator.outage_notice_ms,
+        chaos=emulator.chaos,
+        candidate_probes_per_s=emulator.candidate_probes_per_s,
+    )

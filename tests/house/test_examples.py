@@ -10,7 +10,7 @@ from regraft.api.connectors import ConnectorContext, ConnectorSpec
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
-from regraft.virtual_runs.record_virtual import record_virtual
+from tests.record_virtual import record_virtual
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.local.spark_cluster import run_on
+from tests.streaming.spark_cluster import run_on
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regraft.infra.kafka.kafka_access import KafkaSecurity
-from regraft.infra.local.secure_spark import SETTINGS, SparkSecretError, create_secret, rpc_error, write_properties
+from regraft.infra.local.secure_spark import SETTINGS, SparkSecretError, rpc_error, write_properties
 
 LOGIN = KafkaSecurity(tls=True, mechanism="PLAIN", username="streaming")
 MUTUAL_TLS = KafkaSecurity(tls=True, certificate_file=Path("own.pem"), key_file=Path("own.key"))
@@ -34,16 +34,15 @@ def test_a_cluster_without_a_secret_is_refused_where_kafka_has_secrets(kafka: Ka
     assert not error(CLUSTER, kafka, spark_authenticate="true", spark_ssl_rpc_enabled="true")
 
 
-def test_the_secret_of_a_cluster_is_in_files_of_this_user_only(tmp_path: Path) -> None:
+def test_the_secret_of_a_cluster_is_in_a_file_of_this_user_only(tmp_path: Path) -> None:
     """Settings given to a session would show in its command line; those in the file suffice for every part."""
     secret, properties = tmp_path / "secret", tmp_path / "spark.conf"
-    create_secret(secret)
+    secret.write_text("a-secret-of-the-cluster\n")
     write_properties(secret, properties)
     lines = dict(line.split(" ", 1) for line in properties.read_text().splitlines())
     assert lines == {**SETTINGS, "spark.authenticate.secret": secret.read_text().strip()}
     assert not error(CLUSTER, LOGIN, **{name.replace(".", "_"): value for name, value in lines.items()})
-    for file in (secret, properties):
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(properties.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

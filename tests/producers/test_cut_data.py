@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import regraft.producers.data.cut_data as cut_data
-from regraft.producers.data.cut_data import (
+from tests.producers.cut_data import (
     CHECKIN_DAYS,
     CHECKIN_GAP_S_MIN,
     CHECKINS_FROM,
     QUOTES_PER_SYMBOL_MAX,
     RTT_SLICE,
+    SHIPPED,
     main,
 )
 
@@ -26,7 +26,6 @@ ORIGINALS = (
     "aws_2020_06_05_rtt.npz",
     "aws_transfer_costs.csv",
 )
-SHIPPED = Path(cut_data.__file__).parent
 
 
 def write_originals(directory: Path) -> None:

@@ -4,7 +4,7 @@
 
 It builds the wheel from this checkout unless one is given, makes ``DIR/venv`` with the wheel and the locked packages
 (some 600 MB; ``--borrow`` uses those of this environment), and starts a master, workers and a Regraft command from
-there, in DIR and without a path to the checkout. COMMAND is that of :mod:`infra.local.spark_cluster`, for example
+there, in DIR and without a path to the checkout. COMMAND is that of :mod:`tests.streaming.spark_cluster`, for example
 ``stage stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``; its exit code is returned. Needs a checkout with
 ``make dev``.
 """
@@ -71,8 +71,7 @@ def main() -> NoReturn:
     os.environ.update(kept, PYTHONSAFEPATH="1", REGRAFT_CACHE=str(find_cache()))
     os.chdir(directory)
     cluster = [
-        "-m",
-        "regraft.infra.local.spark_cluster",
+        str(CHECKOUT / "tests" / "streaming" / "spark_cluster.py"),
         "--directory",
         str(directory),
         "--workers",

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from regraft.infra.local.spark_cluster import secret_file_of, start_spark_cluster
 from regraft.infra.local.supervise import Supervisor
 from regraft.streaming.streaming_settings import StreamingSettings
+from tests.streaming.spark_cluster import secret_file_of, start_spark_cluster
 from tests.streaming.submitted_job import running, stage_command
 from tests.streaming.test_run_job import beats, check_windows, job, known_brokers_of, send, wait_status
 

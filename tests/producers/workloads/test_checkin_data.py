@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.producers.data.cut_data import CHECKIN_GAP_S_MIN, CHECKINS_PER_USER_MIN
 from regraft.producers.workloads.checkin_data import cell_name, cell_numbers, checkins_of, load_checkins
 from regraft.producers.workloads.checkin_settings import USERS_SHIPPED, CheckinSettings
+from tests.producers.cut_data import CHECKIN_GAP_S_MIN, CHECKINS_PER_USER_MIN
 
 DATA = load_checkins()
 DAYS_SHIPPED = 56

@@ -37,8 +37,8 @@ from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, load_settings
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 from regraft.streaming.streaming_settings import EventBounds
-from regraft.virtual_runs.record_virtual import record_virtual
 from regraft.virtual_runs.virtual_loop import VirtualLoop
+from tests.record_virtual import record_virtual
 from tests.streaming.random_telemetry import BEGIN_MS, as_dicts, random_telemetry
 from tests.streaming.random_telemetry import BROKERS as TELEMETRY_BROKERS
 

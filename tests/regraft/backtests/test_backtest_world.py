@@ -12,7 +12,7 @@ from regraft.schemas.event import EventKind
 from regraft.settings.fixed_settings import with_recorded
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
-from regraft.virtual_runs.record_virtual import record_virtual
+from tests.record_virtual import record_virtual
 from tests.regraft.backtests.test_backtest import PLANNER, QUIET, outcome
 
 

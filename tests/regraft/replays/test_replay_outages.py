@@ -14,7 +14,7 @@ from regraft.schemas.plan import Plan
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
 from regraft.streaming.reference_aggregator import ReferenceAggregator
-from regraft.virtual_runs.record_virtual import record_virtual
+from tests.record_virtual import record_virtual
 
 PLANNER = "swap_links_cost+relocate_publishers_joint"
 DEAD = "b3"

@@ -1,7 +1,6 @@
 """A standalone Spark cluster on this machine, from the installed Spark: one master, several workers.
 
-    python -m regraft.infra.local.spark_cluster [--workers 2] [--cores 1] [--memory-mb 1024] [--directory DIR] [COMMAND
-    ...]
+    python tests/streaming/spark_cluster.py [--workers 2] [--cores 1] [--memory-mb 1024] [--directory DIR] [COMMAND ...]
 
 Without a command it prints its URL, for ``spark.master``, and the file of its secret, for ``spark.secret_file``, and
 runs until it is interrupted. With a Regraft command such
@@ -10,6 +9,7 @@ returns its exit code. What runs on the cluster does not belong here.
 """
 
 import argparse
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -20,12 +20,13 @@ import pyspark
 from rich.console import Console
 
 from regraft.infra.local.find_java import find_java
-from regraft.infra.local.secure_spark import create_secret, write_properties
+from regraft.infra.local.secure_spark import write_properties
 from regraft.infra.local.service import SERVER_VARIABLES, RestartPolicy, Service
 from regraft.infra.local.start_on_port import start_on_port
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.process.write_private import write_private
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SCALA_VERSION = "2.13"  # in the names of its jars
@@ -45,7 +46,7 @@ def start_spark_cluster(
     """
     directory = (run_dir / "spark-cluster").absolute()
     directory.mkdir(parents=True, exist_ok=True)
-    create_secret(secret_file_of(run_dir))
+    write_private(secret_file_of(run_dir), f"{secrets.token_urlsafe(32)}\n".encode())
     write_properties(secret_file_of(run_dir), directory / PROPERTIES)
 
     def prepare(_: bool) -> tuple[int, Service]:

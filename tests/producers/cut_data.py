@@ -1,6 +1,6 @@
 """Extract the shipped data from the original files; SOURCES.md lists where those come from.
 
-Run as ``python producers/data/cut_data.py ORIGINALS``. ORIGINALS holds ``planetlab_rtt.npz`` (``rtt_ms``, slices x
+Run as ``python tests/producers/cut_data.py ORIGINALS``. ORIGINALS holds ``planetlab_rtt.npz`` (``rtt_ms``, slices x
 hosts x hosts), ``padres_stockquotes.csv.gz`` (symbol, date, open, high, low, close, volume; newest first),
 ``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value), ``gowalla_nyc.npz`` (``user``, ``time`` in
 seconds since 1970, ``lat``, ``lon`` in degrees; oldest first), ``aws_2020_06_05_rtt.npz`` (``regions``, ``avg_ms``) and
@@ -22,6 +22,7 @@ RTT_SLICE = 17  # The last slice, and the one whose slowest pair (782 ms) is lea
 RTT_STEPS_PER_MS = 10  # Tenths of a millisecond fit 16 bits and halve the file.
 QUOTES_PER_SYMBOL_MAX = 400  # About 100 s of publishing at 4 per second before a symbol starts over.
 
+SHIPPED = Path(__file__).parents[2] / "producers" / "data"
 INTERNET = "internet"
 SAME_REGION_USD_PER_GB = "0.01"  # Not in the price list.
 REGIONS_HEAD = (
@@ -133,4 +134,4 @@ def main(originals: Path, cuts: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(__file__).parent)
+    main(Path(sys.argv[1]), SHIPPED)

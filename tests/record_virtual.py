@@ -16,11 +16,7 @@ from typing import Any
 import regraft
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulated_kinds import EMULATED_KINDS
-from regraft.producers.emulator.emulate_overlay import inventory_timing
-from regraft.producers.emulator.outage_schedule import outage_of
-from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
-from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.schemas.client import Client
 from regraft.schemas.codec import encode
 from regraft.schemas.plan import Plan
@@ -28,9 +24,8 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import CLIENTS, PLANS, TELEMETRY
 from regraft.schemas.units import SECOND_MS
 from regraft.settings.run_settings import Settings
-from regraft.virtual_runs.virtual_loop import STEP_MS, VirtualLoop
+from regraft.virtual_runs.virtual_loop import START_MS, STEP_MS, VirtualLoop, virtual_settings
 
-START_MS = 1_700_000_000_000
 FAR_MB = 1e9
 
 
@@ -98,20 +93,3 @@ def record_virtual(
         advance(int((loop.virtual.now_ms - START_MS) / SECOND_MS))
     writer.close()
     return loop
-
-
-def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms: int) -> VirtualSettings:
-    """Return the emulator's settings for the virtual clock; a command takes half a polling interval to arrive."""
-    return VirtualSettings(
-        seed=emulator.seed,
-        start_ms=float(start_ms),
-        flush_ms=emulator.flush_ms,
-        settle_ms=emulator.settle_s * SECOND_MS,
-        queue_length_max=emulator.queue_length_max,
-        timing=inventory_timing(inventory, emulator.control_service_ms, emulator.link_bytes_per_ms),
-        command_delay_ms=lambda _: emulator.command_poll_ms / 2,
-        outages=tuple(outage_of(text) for text in emulator.outages),
-        notice_ms=emulator.outage_notice_ms,
-        chaos=emulator.chaos,
-        candidate_probes_per_s=emulator.candidate_probes_per_s,
-    )
