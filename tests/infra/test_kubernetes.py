@@ -33,20 +33,6 @@ def containers(file: Path) -> list[dict[str, Any]]:
     return [each for pod in pods for each in [*pod.get("initContainers", []), *pod["containers"]]]
 
 
-def test_executors_are_restricted_too() -> None:
-    """The template of Spark's executors is a pod that follows its schema and only writes to /tmp and its volumes."""
-    spark = next(file for file in FILES if file.stem == "spark")
-    (data,) = (each["data"] for each in objects(spark) if "executor.yaml" in each.get("data", {}))
-    pod = yaml.safe_load(data["executor.yaml"])
-    kubernetes_validate.validate(pod, "1.31", strict=True)
-    (container,) = pod["spec"]["containers"]
-    assert pod["spec"]["securityContext"]["runAsNonRoot"]
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    defaults = dict(line.split() for line in data["spark-defaults.conf"].splitlines())
-    assert defaults["spark.kubernetes.executor.podTemplateContainerName"] == container["name"]
-    assert defaults["spark.kubernetes.container.image"] == container["image"]
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_long_running_containers_have_probes(file: Path) -> None:
     """Each container of a Deployment or StatefulSet has a readiness probe, and each of ours a liveness probe."""
@@ -58,8 +44,8 @@ def test_long_running_containers_have_probes(file: Path) -> None:
 
 
 def test_manifests_exist() -> None:
-    """For the loop, Spark's executors, and nodes."""
-    assert [file.stem for file in FILES] == ["mosquitto_nodes", "nodes", "regraft", "spark"]
+    """For the loop, and nodes."""
+    assert [file.stem for file in FILES] == ["mosquitto_nodes", "nodes", "regraft"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
