@@ -42,10 +42,7 @@ class NodeSettings:
         "amqp://HOST:PORT/VHOST; with TLS tls, mqtts, amqps; commas separate servers of a cluster",
     ] = None
     connector_user: Annotated[str | None, "user at the real broker; none for no login"] = None
-    connector_password_file: Annotated[
-        Path | None,
-        "file with its password, or without a user with the token of a NATS server's client port",
-    ] = None
+    connector_password_file: Annotated[Path | None, "file with its password"] = None
     connector_ca_file: Annotated[
         Path | None,
         "CAs (PEM) of the real broker's certificate; none for the system's",
@@ -57,12 +54,11 @@ class NodeSettings:
     connector_key_file: Annotated[Path | None, "private key of that certificate"] = None
     connector_api: Annotated[
         str | None,
-        "RabbitMQ's management interface or NATS's monitoring port, such as "
-        "http://127.0.0.1:15672. With it, node.connector names the NATS client port",
+        "RabbitMQ's management interface, such as http://127.0.0.1:15672",
     ] = None
     connector_api_user: Annotated[
         str | None,
-        "user at that interface; none for connector_user with RabbitMQ, else for no login",
+        "user at that interface; none for connector_user",
     ] = None
     connector_api_password_file: Annotated[
         Path | None,

@@ -1,14 +1,12 @@
-"""Query a broker's HTTP interface for JSON, once or periodically.
+"""Query a broker's HTTP interface for JSON.
 
 A query blocks until it is answered or times out, so run it off the event loop. Waits and answers are bounded.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import ssl
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import TypeVar
@@ -17,11 +15,8 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import msgspec
 import structlog
 
-from regraft.infra.process.handle_each import is_logged
-
 log = structlog.get_logger(__name__)
 
-POLL_S = 2.0
 ANSWER_S_MAX = 5.0
 ANSWER_BYTES_MAX = 64 << 20
 AnswerT = TypeVar("AnswerT")
@@ -68,19 +63,3 @@ class BrokerApi:
             return msgspec.json.decode(text, type=kind)
         except (OSError, ValueError, HTTPException, RecursionError) as error:  # msgspec's errors are ValueErrors.
             raise NoAnswerError(f"{place} did not answer ({error})") from error
-
-
-async def keep_asking(ask: Callable[[], Awaitable[object]], broker: str) -> None:
-    """Poll what clients want until cancelled; while the interface does not answer, the known interest stays."""
-    failed_count = 0  # Since the last answer.
-    while True:
-        await asyncio.sleep(POLL_S)
-        try:
-            await ask()
-            failed_count = 0
-        except NoAnswerError as error:
-            failed_count += 1
-            if is_logged(failed_count):
-                log.warning("interest_not_reported", broker=broker, reason=str(error), count=failed_count)
-        except Exception:  # An odd answer must not end the polling.
-            log.exception("interest_not_read", broker=broker)

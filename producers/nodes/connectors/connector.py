@@ -1,9 +1,8 @@
 """A connector connects a node to the real broker next to it, whose clients know nothing of nodes.
 
 In: what local clients want and publish. Out: what others have published. Each kind of broker has its own connector:
-:mod:`producers.nodes.nats.nats_connector`, :mod:`producers.nodes.nats.nats_client_connector`,
-:mod:`producers.nodes.mqtt.mqtt_connector` and :mod:`producers.nodes.amqp.amqp_connector`. The overlay's side belongs to
-the node.
+:mod:`producers.nodes.nats.nats_connector`, :mod:`producers.nodes.mqtt.mqtt_connector` and
+:mod:`producers.nodes.amqp.amqp_connector`. The overlay's side belongs to the node.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def connector_errors(node: NodeSettings) -> list[str]:
     if spec is None:
         return [*errors, f"node: connector is {_named(node.connector)}: {known_forms()}"]
     own = own_settings(node, spec)
-    shared = [*_login_errors(node, spec), *_tls_errors(node, spec), *_address_errors(node)]
+    shared = [*_login_errors(node), *_tls_errors(node, spec), *_address_errors(node)]
     return [*errors, *_of_others(node, spec), *spec.node_errors(node, own), *(f"node: {error}" for error in shared)]
 
 
@@ -66,8 +66,8 @@ def _given(settings: ConnectorSettings) -> Iterator[tuple[str, Any]]:
             yield field.name, value
 
 
-def _login_errors(node: NodeSettings, spec: AnyConnectorSpec) -> Iterator[str]:
-    if node.connector_password_file is not None and node.connector_user is None and not spec.takes_token:
+def _login_errors(node: NodeSettings) -> Iterator[str]:
+    if node.connector_password_file is not None and node.connector_user is None:
         yield "connector_password_file is given without connector_user: name the user, or leave the password out"
     if node.connector_api_password_file is not None and node.connector_api_user is None:
         yield (

@@ -48,8 +48,7 @@ class ConnectorSpec(Generic[SettingsT]):
     is that of addresses with TLS, empty if it has none. ``connect`` makes a connector without opening it, and raises
     ConnectorError for an address that is none. ``broker`` names the kind of broker, ``form`` an address of it.
 
-    With ``takes_token``, a password without a user is a token. ``node_errors`` says which of the settings that all
-    connectors share do not fit its own.
+    ``node_errors`` says which of the settings that all connectors share do not fit its own.
     """
 
     name: str
@@ -58,7 +57,6 @@ class ConnectorSpec(Generic[SettingsT]):
     broker: str
     form: str
     secure_scheme: str = ""
-    takes_token: bool = False
     node_errors: Callable[[NodeSettings, SettingsT], Iterable[str]] = no_errors
 
 

@@ -1,7 +1,6 @@
-"""The connector to a NATS server, as the settings describe it: at its leaf port, or at its client port.
+"""The connector to a NATS server, as the settings describe it.
 
-What it does belongs to :mod:`producers.nodes.nats.nats_connector` and
-:mod:`producers.nodes.nats.nats_client_connector`.
+What it does belongs to :mod:`producers.nodes.nats.nats_connector`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from regraft.infra.process.find_extras import require_extras
 from regraft.producers.connector_settings import ConnectorSettings
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.connectors.connector import Connector
@@ -29,8 +27,7 @@ class NatsSettings(ConnectorSettings):
     ] = None
     durable_stream: Annotated[
         str | None,
-        "JetStream stream from which messages are forwarded, acknowledged once neighbours have them; only at "
-        "the leaf port",
+        "JetStream stream from which messages are forwarded, acknowledged once neighbours have them",
     ] = None
     local_streams: Annotated[
         tuple[str, ...],
@@ -49,45 +46,24 @@ class NatsSettings(ConnectorSettings):
 
 
 def connect_nats(context: ConnectorContext, settings: NatsSettings) -> Connector:
-    """Return the connector to a NATS server: at its client port if its monitoring port is given, else at its
-    leaf port.
-    """
+    """Return the connector to the leaf port of a NATS server."""
     from regraft.producers.nodes.nats.nats_connector import NatsConnector
     from regraft.producers.nodes.nats.nats_login import read_login
 
-    login = read_login(context.user, context.password, settings.credentials_file)
-    url, broker, tls, overlay = context.url, context.broker, context.tls, context.overlay
-    local = settings.local_streams
-    if context.api is None:
-        return NatsConnector(url, broker, login, settings.durable_stream or "", tls, overlay, local)
-    require_extras("A connector to a NATS server without a leaf port", "nats")
-    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
-
-    return NatsClientConnector(url, broker, context.api, login, tls, overlay, local)
+    login, stream = read_login(context.user, context.password, settings.credentials_file), settings.durable_stream or ""
+    return NatsConnector(
+        context.url, context.broker, login, stream, context.tls, context.overlay, settings.local_streams
+    )
 
 
 def node_errors(node: NodeSettings, settings: NatsSettings) -> Iterator[str]:
     """Yield which of the settings that all connectors share do not fit those of this one."""
-    is_at_client_port = node.connector_api is not None
-    if settings.durable_stream is not None and is_at_client_port:
-        yield (
-            f"connectors.nats.durable_stream is {settings.durable_stream}, but the connector is to a client port: only "
-            "a leaf port can read a JetStream stream, name that port without node.connector_api"
-        )
-    if node.connector_password_file is not None and node.connector_user is None and not is_at_client_port:
-        yield (
-            "node.connector_password_file is given without node.connector_user, but only a client port takes a token: "
-            "name the user, or leave the password out"
-        )
+    if node.connector_api is not None:
+        yield "connector_api is given, but a NATS server reports what clients want at its leaf port: name that port"
     if settings.credentials_file is not None and (node.connector_user or node.connector_password_file):
         yield (
             "connectors.nats.credentials_file is given with node.connector_user or node.connector_password_file: a "
             "server takes one login"
-        )
-    if is_at_client_port and "," in f"{node.connector}{node.connector_api}":
-        yield (
-            "node.connector or node.connector_api names several servers, but each reports what its own clients want: "
-            "use their leaf ports"
         )
 
 
@@ -98,6 +74,5 @@ SPEC = ConnectorSpec(
     connect=connect_nats,
     broker="a NATS server",
     form="nats://HOST:PORT",
-    takes_token=True,
     node_errors=node_errors,
 )

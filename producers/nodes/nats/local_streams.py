@@ -10,7 +10,6 @@ import asyncio
 import json
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -37,13 +36,12 @@ CROSSES = (
 class LocalStreams:
     """The streams of one server; ``names`` are the local ones, ``*`` for all. ``send`` sends to the server.
 
-    ``on_change`` is called when other subjects are local than before. ``subjects`` counts the local streams that want a
-    subject.
+    ``on_change`` is called when other ``subjects`` are local than before.
     """
 
     def __init__(self, broker: str, names: Collection[str], send: Callable[[LocalMessage], None]) -> None:
         self.names = frozenset(names)
-        self.subjects: Counter[str] = Counter()
+        self.subjects: frozenset[str] = frozenset()
         self.on_change: Callable[[], None] = lambda: None
         self._broker, self._send = broker, send
         self._inbox = f"_REGRAFT.{secrets.token_hex(INBOX_BYTES)}"
@@ -120,7 +118,7 @@ class LocalStreams:
 
     def _note_all(self) -> None:
         local = self._found.keys() if ANY in self.names else self.names & self._found.keys()
-        subjects = Counter(one for name in local for one in self._found[name])
+        subjects = frozenset(one for name in local for one in self._found[name])
         has_changed = not self._is_known or subjects != self.subjects
         self.subjects, self._error, self._is_known = subjects, "", True
         self._say({name: wanted for name, wanted in self._found.items() if name not in local})

@@ -1,4 +1,4 @@
-"""How a connector logs in at a NATS server: user and password, a token, an nkey, or a JWT with its nkey. Pure.
+"""How a connector logs in at a NATS server: user and password, an nkey, or a JWT with its nkey. Pure.
 
 Seeds are decoded here, because the client library for them would bring one more package for 20 lines; signing is the
 cryptography library's.
@@ -24,7 +24,7 @@ _SECTIONS = re.compile(r"-{3,}[^\n]*-{3,}\r?\n(.+)\r?\n\s*-{3,}[^\n]*-{3,}")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NatsLogin:
-    """A login; a password without a user is a token, and without anything there is none."""
+    """A login; without anything there is none."""
 
     user: str = ""
     password: str = ""
@@ -36,7 +36,7 @@ class NatsLogin:
         """What is given, as an advice names it."""
         if self.key is not None:
             return "JWT" if self.jwt else "nkey"
-        return "user" if self.user else "token" if self.password else "none"
+        return "user" if self.user else "none"
 
     @property
     def public_key(self) -> str:

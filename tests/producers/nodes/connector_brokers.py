@@ -12,17 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from regraft.producers.nodes.connectors import ask_api
 from regraft.producers.nodes.connectors.connector import LocalMessage
 from regraft.producers.nodes.nats import jetstream_ingress
-from regraft.producers.nodes.nats.nats_subscriptions import reach_server
 from regraft.producers.nodes.node_setup import connector_of
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.wire_grammar import PAYLOAD_BYTES_MAX
 from tests.producers.nodes.given_settings import given_settings
 from tests.producers.nodes.memory_connector import MemoryConnector
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from tests.producers.nodes.nats_servers import NatsServer, needs_nats, reach_server
 from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, needs_rabbit, shared_rabbit
 
 Feature = Literal["server", "earlier interest", "headers", "groups", "asking", "durable", "denial"]
@@ -226,18 +224,6 @@ class NatsBroker(ConnectorBroker):
         headers = dict(heads_of(message)) or None
         await self.client.publish(message.subject, message.payload, message.reply, headers=headers)
         await reach_server(self.client)
-
-
-class NatsClientPortBroker(NatsBroker):
-    """A NATS server without a leaf port, whose monitoring port is asked often."""
-
-    CANNOT: ClassVar[dict[Feature, str]] = {"durable": "not offered there"}
-    MODULE, ADVICE = "nats.nats_client_connector", "no NATS server has accepted a client"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        ask_api.POLL_S = 0.02
-        return {"connector": self.server.url, "connector_api": f"http://127.0.0.1:{self.server.api_port}"}
 
 
 class MqttBroker(ConnectorBroker):

@@ -21,7 +21,6 @@ from tests.producers.nodes.connector_brokers import (
     MemoryBroker,
     MqttBroker,
     NatsBroker,
-    NatsClientPortBroker,
     OldMqttBroker,
     Received,
 )
@@ -30,7 +29,6 @@ from tests.wait_until import PATIENCE_S
 KINDS: dict[str, type[ConnectorBroker]] = {
     "memory": MemoryBroker,
     "nats": NatsBroker,
-    "nats without a leaf port": NatsClientPortBroker,
     "mqtt": MqttBroker,
     "mqtt 3.1.1": OldMqttBroker,
     "amqp": AmqpBroker,

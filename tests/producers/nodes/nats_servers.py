@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,15 @@ def needs_nats() -> None:
     except NoNatsError:
         pytest.skip("no NATS server is installed")
     pytest.importorskip("nats", reason="no NATS server is installed")
+
+
+async def reach_server(client: Any) -> None:
+    """Wait until the server has processed what the client has sent so far.
+
+    Twice, because the library writes the ping of a flush past commands that still wait to be written.
+    """
+    for _ in range(2):
+        await client.flush(2)
 
 
 class NatsServer(ServerProcess):

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.nodes.connectors import ask_api
-from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from tests.producers.nodes.nats_servers import NatsServer
@@ -41,15 +39,6 @@ class NatsSite:
 
 def at_leaf_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Connector:
     return NatsConnector(server.leaf_url, broker, local_streams=local_streams)
-
-
-def at_client_port(server: NatsServer, broker: str, local_streams: Sequence[str] = ()) -> Connector:
-    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
-
-    ask_api.POLL_S = 0.02
-    return NatsClientConnector(
-        server.url, broker, BrokerApi(f"http://127.0.0.1:{server.api_port}"), local_streams=local_streams
-    )
 
 
 @asynccontextmanager

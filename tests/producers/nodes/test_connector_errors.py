@@ -112,16 +112,8 @@ def test_every_connector_has_a_table_of_its_own() -> None:
             "connector_password_file is given without connector_user",
         ),
         (
-            {"connector": "nats://h:7422", "connector_password_file": Path("p")},
-            "connector_password_file is given without node.connector_user, but only a client port takes a token",
-        ),
-        (
-            {"connector": "nats://h:4222", "connector_api": "http://h:8222", "durable_stream": "ORDERS"},
-            "connectors.nats.durable_stream is ORDERS, but the connector is to a client port",
-        ),
-        (
-            {"connector": "nats://h:4222", "connector_api": "http://h:8222,http://i:8222"},
-            "node.connector or node.connector_api names several servers",
+            {"connector": "nats://h:4222", "connector_api": "http://h:8222"},
+            "connector_api is given, but a NATS server reports what clients want at its leaf port",
         ),
         (
             {"connector": "nats://h:7422", "credentials_file": Path("c"), "connector_user": "me"},
@@ -142,12 +134,6 @@ def test_brackets_that_hold_no_address_are_refused() -> None:
     """Like any other address of no host."""
     (error,) = connector_errors(replace(PLAIN, connector="nats://[::1:4222"))
     assert "connector is 'nats://[::1:4222': it must name a host" in error
-
-
-def test_a_token_is_for_a_client_port() -> None:
-    """There a password needs no user."""
-    given = {"connector_api": "http://h:8222", "connector_password_file": Path("p")}
-    assert errors(connector="nats://h:4222", **given) == []
 
 
 def test_without_a_connector_nothing_about_connectors_is_refused() -> None:

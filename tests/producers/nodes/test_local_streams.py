@@ -19,7 +19,7 @@ from regraft.producers.nodes.nats.connect_nats import NatsSettings
 from regraft.producers.nodes.nats.local_streams import LocalStreams
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.nats_servers import NatsServer
-from tests.producers.nodes.nats_site import NatsSite, at_client_port, at_leaf_port, nats_site
+from tests.producers.nodes.nats_site import NatsSite, at_leaf_port, nats_site
 from tests.wait_until import PATIENCE_S
 
 PAIR = TreeConfiguration.of(0, ("b01", "b02"), [("b01", "b02")])
@@ -121,10 +121,9 @@ async def two_sites(site: NatsSite) -> None:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("at", [at_leaf_port, at_client_port])
 @pytest.mark.parametrize("names", [["ORDERS"], ["*"], []])
 def test_a_local_stream_stores_what_its_site_publishes(
-    names: Sequence[str], at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the setting, each of two streams with the same subjects stores what both sites publish."""
     needs("nats")
@@ -132,7 +131,7 @@ def test_a_local_stream_stores_what_its_site_publishes(
     ask_again_s = 0.2
 
     async def go() -> None:
-        connector_of = partial(at, local_streams=names)
+        connector_of = partial(at_leaf_port, local_streams=names)
         async with nats_site(tmp_path, PAIR, connector_of=connector_of, has_streams=True) as site:
             await two_sites(site)
             nodes: list[Any] = list(site.fleet.nodes.values())
@@ -151,19 +150,13 @@ def test_a_local_stream_stores_what_its_site_publishes(
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("at", [at_leaf_port, at_client_port])
-def test_clients_keep_what_they_want_beside_a_local_stream(
-    at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another subject, or a queue group with the stream's, crosses; its own subject does once the stream is gone.
-
-    At a client port, a client with the stream's subject is not mistaken for the stream.
-    """
+def test_clients_keep_what_they_want_beside_a_local_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another subject, or a queue group with the stream's, crosses; its own subject does once the stream is gone."""
     needs("nats")
     monkeypatch.setattr(local_streams, "LOOK_S", 0.1)
 
     async def go() -> None:
-        connector_of = partial(at, local_streams=["ORDERS"])
+        connector_of = partial(at_leaf_port, local_streams=["ORDERS"])
         async with nats_site(tmp_path, PAIR, connector_of=connector_of, has_streams=True) as site:
             await two_sites(site)
             got: list[tuple[str, bytes]] = []
@@ -189,13 +182,10 @@ def test_clients_keep_what_they_want_beside_a_local_stream(
 
             await published(b"1", ["group", "own"])
             await group.unsubscribe()
-            if at is at_client_port:
-                await published(b"2", ["own"])
-            else:
-                await until(lambda: node.clients.interest_count == 1)
-                await b02.jetstream().delete_stream("ORDERS")
-                await until(lambda: node.clients.interest_count == 2)
-                await published(b"2", ["own"])
+            await until(lambda: node.clients.interest_count == 1)
+            await b02.jetstream().delete_stream("ORDERS")
+            await until(lambda: node.clients.interest_count == 2)
+            await published(b"2", ["own"])
             await own.unsubscribe()
             await until(lambda: node.clients.interest_count == 1)
 
@@ -203,18 +193,16 @@ def test_clients_keep_what_they_want_beside_a_local_stream(
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("at", [at_leaf_port, at_client_port])
 def test_a_connector_with_local_streams_opens_only_if_they_can_be_listed(
-    at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server without JetStream is named with what to do."""
     needs("nats")
-    for module in ("nats.nats_connector", "nats.nats_client_connector"):
-        monkeypatch.setattr(f"regraft.producers.nodes.{module}.CONNECT_S_MAX", 1.0)
+    monkeypatch.setattr("regraft.producers.nodes.nats.nats_connector.CONNECT_S_MAX", 1.0)
 
     async def go() -> None:
         with NatsServer("b01", tmp_path) as server:
-            connector = at(server, "b01", ["ORDERS"])
+            connector = at_leaf_port(server, "b01", ["ORDERS"])
             with pytest.raises(ConnectorError, match=r"leave connectors\.nats\.local_streams empty"):
                 await connector.start(lambda *_: None, lambda _: None)
             assert not connector.is_open

@@ -21,7 +21,6 @@ from regraft.producers.real_fleet.link_proxy import LinkProxy
 from tests.producers.nodes.connector_kit import needs, until
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
-from tests.producers.nodes.nats_site import at_client_port, at_leaf_port
 from tests.producers.nodes.node_fleet import NodeFleet
 from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
 from tests.producers.nodes.server_process import free_port
@@ -297,19 +296,6 @@ class NatsLeafLink(Nats):
         await self.link()
 
 
-class BothKindsOfConnector(Nats):
-    """Two nodes beside one server, one at its leaf port, the other at its client port."""
-
-    async def begin(self) -> None:
-        server = NatsServer("b01", self.directory).start()
-        self.servers.append(server)
-        self.of = dict.fromkeys(PAIR, server)
-
-    def connector(self, broker: str) -> Connector:
-        server = self.of[broker]
-        return at_leaf_port(server, broker) if broker == "b01" else at_client_port(server, broker)
-
-
 class MqttBridge(Mqtt):
     """Two Mosquittos with a bridge for everything."""
 
@@ -324,7 +310,6 @@ WHOLE: dict[type[Site], str] = {
     NatsCluster: "nats",
     NatsGateways: "nats",
     NatsLeafLink: "nats",
-    BothKindsOfConnector: "nats",
     MqttBridge: "mqtt",
     FederatedExchanges: "amqp",
 }

@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage
 from regraft.producers.nodes.nats.nats_login import _sum_of, read_login
 from regraft.producers.nodes.nats.nats_permissions import LeafPermissions
@@ -67,8 +66,7 @@ async def opened(connector: Connector) -> list[LocalMessage]:
 
 @pytest.fixture
 def _soon_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for connector in ("nats.nats_connector", "nats.nats_client_connector"):
-        monkeypatch.setattr(f"regraft.producers.nodes.{connector}.CONNECT_S_MAX", 1.0)
+    monkeypatch.setattr("regraft.producers.nodes.nats.nats_connector.CONNECT_S_MAX", 1.0)
 
 
 def run(go: Callable[[], Awaitable[None]]) -> None:
@@ -92,9 +90,8 @@ def test_the_public_key_of_a_seed_is_that_of_nats(tmp_path: Path) -> None:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("place", ["leaf port", "client port"])
 @pytest.mark.usefixtures("_soon_refused")
-def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: Path) -> None:
+def test_a_login_by_nkey_is_accepted_and_another_refused(tmp_path: Path) -> None:
     """The connector opens with the seed of the user; without it, the error names the login and not the port."""
     user = Nkey()
 
@@ -103,17 +100,16 @@ def test_a_login_by_nkey_is_accepted_and_another_refused(place: str, tmp_path: P
         leaf = f'leafnodes {{ listen: "127.0.0.1:{leaf_port}" }}'
         accounts = f"accounts {{ A: {{ users: [{{ nkey: {user.public} }}] }} }}"
         with NatsServer("b01", tmp_path, accounts, leaf, leaf_port) as server:
-            url, api = (server.leaf_url, None) if place == "leaf port" else (server.url, server.api_port)
-            more = {"connector_api": f"http://127.0.0.1:{api}"} if api else {}
+            url = server.leaf_url
             file = tmp_path / "user.nk"
             file.write_text(user.seed)
-            connector = connector_of(settings_for(tmp_path, url, credentials_file=file, **more), "b01")
+            connector = connector_of(settings_for(tmp_path, url, credentials_file=file), "b01")
             await opened(connector)
             assert connector.is_open
             await connector.close()
             file.write_text(Nkey().seed)
             for login in ({}, {"credentials_file": file}):
-                reason = await refusal_of(partial(connector_of, settings_for(tmp_path, url, **login, **more), "b01"))
+                reason = await refusal_of(partial(connector_of, settings_for(tmp_path, url, **login), "b01"))
                 assert re.search(r"refuses (no login|the nkey) .*connectors\.nats\.credentials_file", reason)
 
     run(go)
@@ -138,30 +134,7 @@ def test_a_server_in_operator_mode_takes_a_creds_file(tmp_path: Path) -> None:
     async def go() -> None:
         extra = f"operator: {operator_jwt}\nresolver: MEMORY\nresolver_preload: {{ {account.public}: {account_jwt} }}"
         with NatsServer("b01", tmp_path, extra) as server:
-            for url, more in (
-                (server.leaf_url, {}),
-                (server.url, {"connector_api": f"http://127.0.0.1:{server.api_port}"}),
-            ):
-                connector = connector_of(settings_for(tmp_path, url, credentials_file=file, **more), "b01")
-                await opened(connector)
-                assert connector.is_open
-                await connector.close()
-
-    run(go)
-
-
-@pytest.mark.stack
-def test_a_token_is_a_password_without_a_user(tmp_path: Path) -> None:
-    """At the client port a server may ask for a token."""
-
-    async def go() -> None:
-        with NatsServer("b01", tmp_path, 'authorization { token: "s3cret" }') as server:
-            file = tmp_path / "token"
-            file.write_text("s3cret\n")
-            api = f"http://127.0.0.1:{server.api_port}"
-            settings = settings_for(tmp_path, server.url, connector_api=api, connector_password_file=file)
-            assert settings.errors() == []
-            connector = connector_of(settings, "b01")
+            connector = connector_of(settings_for(tmp_path, server.leaf_url, credentials_file=file), "b01")
             await opened(connector)
             assert connector.is_open
             await connector.close()
@@ -269,39 +242,5 @@ def test_a_site_keeps_its_connector_when_one_of_its_servers_dies(tmp_path: Path)
         finally:
             for server in servers[1:]:
                 server.stop()
-
-    run(go)
-
-
-def test_a_reset_behind_a_refused_login_hides_nothing() -> None:
-    """A server that closes a connection whose data it has not read resets it, after it has said why."""
-    needs_nats()
-    from regraft.producers.nodes.nats.nats_client_connector import NatsClientConnector
-
-    connector = NatsClientConnector("nats://127.0.0.1:1", "b01", BrokerApi("http://127.0.0.1:1"))
-
-    async def go() -> None:
-        for error in (OSError("closed"), OSError("Authorization Violation"), OSError("Connection reset by peer")):
-            await connector._note_error(error)
-
-    asyncio.run(go())
-    assert connector._reason == "Authorization Violation"
-
-
-@pytest.mark.usefixtures("_soon_refused")
-def test_a_nats_server_without_monitoring_is_reported(tmp_path: Path) -> None:
-    """A server that cannot be asked who is there, and the monitoring port of another, are named with what to do."""
-
-    async def go() -> None:
-        with NatsServer("b01", tmp_path) as server, NatsServer("b02", tmp_path) as other:
-            for port, said in (
-                (free_port(), r"/subsz does not report .*`http_port`"),
-                (other.api_port, "is the monitoring port of server"),
-            ):
-                connector = connector_of(
-                    settings_for(tmp_path, server.url, connector_api=f"http://127.0.0.1:{port}"), "b01"
-                )
-                with pytest.raises(ConnectorError, match=said):
-                    await opened(connector)
 
     run(go)
