@@ -16,7 +16,6 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
 from regraft.commands.print_table import print_table
-from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.schemas.texts import time_text
 
 if TYPE_CHECKING:
@@ -25,21 +24,6 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
 READ_S_MAX = 30.0
-
-Expect = Annotated[
-    Path | None,
-    typer.Option(
-        "--expect",
-        metavar="EXPECTED",
-        help="Compare with this file; exit with 1 if the alerts of the recording differ.",
-    ),
-]
-Write = Annotated[
-    Path | None,
-    typer.Option(
-        "--write", metavar="EXPECTED", help="Write the alerts of the recording to this file, as expected ones."
-    ),
-]
 
 alerts_app = typer.Typer(
     no_args_is_help=True,
@@ -58,8 +42,6 @@ def rules(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Recording to try them on (see `regraft record`).")
     ] = None,
-    expect: Expect = None,
-    write: Write = None,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -70,15 +52,12 @@ def rules(
     --all) is aggregated first, with the windows of its run. Times are seconds from its start.
 
     Examples: `regraft alerts rules > rules.toml`; `regraft alerts rules rules.toml --json`;
-    `regraft alerts rules rules.toml out/rec.avro`;
-    `regraft alerts rules rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
+    `regraft alerts rules rules.toml out/rec.avro`.
     """
     settings = settings_of(assignments, settings_file)
     if rules_file is not None and file is not None:
-        _try_rules(settings, rules_file, file, expect, write, as_json=as_json)
+        _try_rules(settings, rules_file, file, as_json=as_json)
         return
-    if expect is not None or write is not None:
-        raise typer.BadParameter("--expect and --write need rules and a recording: give RULES FILE")
     _print_rules(rules_file or settings.alerts.rules_file, as_json=as_json)
 
 
@@ -124,18 +103,14 @@ def list_alerts(
         print_table(heads, rows, wraps=["message", "notified"], drops=["notified", "since", "message"])
 
 
-def _try_rules(
-    settings: Settings, rules_file: Path, file: Path, expect: Path | None, write: Path | None, *, as_json: bool
-) -> None:
-    """Run rules over a recording and print what they raise; exit with 1 if it is not what is expected."""
+def _try_rules(settings: Settings, rules_file: Path, file: Path, *, as_json: bool) -> None:
+    """Run rules over a recording and print what they raise."""
     from regraft.alerts.read_rules import load_rules
     from regraft.infra.process.show_progress import show_progress
     from regraft.producers.recordings.read_recording import open_recording
-    from regraft.recordings.expect_alerts import differences, expected_text, read_expected
     from regraft.recordings.rehearse_rules import rehearse_rules
 
     book = load_rules(rules_file)
-    expected = None if expect is None else read_expected(expect)
     recording = open_recording(file, settings.recordings)
     with show_progress("Rules on the recording", recording.count) as advance:
         rehearsal = rehearse_rules(
@@ -146,17 +121,10 @@ def _try_rules(
         )
     for warning in recording.warnings:
         typer.echo(f"Warning: {warning}", err=True)
-    if write is not None:
-        write.write_text(expected_text(rehearsal.changes), encoding="utf-8")
-    errors = [] if expected is None else differences(expected, rehearsal.changes)
     if as_json:
-        typer.echo(json.dumps(_document(rehearsal, None if expected is None else errors), indent=2))
+        typer.echo(json.dumps(_document(rehearsal), indent=2))
     else:
         _show(rehearsal)
-    for error in errors:
-        typer.echo(f"Not as expected: {error}.", err=True)
-    if errors:
-        raise typer.Exit(EXIT_FAILED)
 
 
 def _stored(settings: Settings) -> list[Alert]:
@@ -192,8 +160,8 @@ def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> Rehears
     return RehearsalSettings(streaming.window_ms, streaming.grace_ms, streaming.bounds, quiet_hours, quiet_below)
 
 
-def _document(rehearsal: Rehearsal, errors: Sequence[str] | None) -> dict[str, Any]:
-    document: dict[str, Any] = {
+def _document(rehearsal: Rehearsal) -> dict[str, Any]:
+    return {
         "begin_ms": rehearsal.begin_ms,
         "end_ms": rehearsal.end_ms,
         "windows": rehearsal.windows,
@@ -202,7 +170,6 @@ def _document(rehearsal: Rehearsal, errors: Sequence[str] | None) -> dict[str, A
         "is_aggregated": rehearsal.is_aggregated,
         "changes": [_change(change) for change in rehearsal.changes],
     }
-    return document if errors is None else {**document, "differences": list(errors)}
 
 
 def _change(change: RehearsedChange) -> dict[str, Any]:

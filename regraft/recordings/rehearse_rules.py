@@ -1,8 +1,7 @@
 """Run rules over a recording, in its own time and without Kafka: what would be raised and cleared, and when.
 
 In: a recording and rules. Out: the changes of alerts, in order, and whether they would have been reported. A recording
-without state is first aggregated by the reference implementation in plain Python. Comparing with expected alerts
-belongs to :mod:`regraft.recordings.expect_alerts`.
+without state is first aggregated by the reference implementation in plain Python.
 """
 
 from __future__ import annotations

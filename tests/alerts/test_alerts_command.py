@@ -1,6 +1,7 @@
-"""The commands for alerts: printing rules, trying them on recordings, comparing with expectations, users' mistakes."""
+"""The commands for alerts: printing rules, trying them on recordings, users' mistakes."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,6 @@ from typer.testing import CliRunner
 
 from regraft.alerts.read_rules import DEFAULT_RULES, load_rules
 from regraft.cli import app
-from regraft.recordings.expect_alerts import ExpectationError, read_expected
-from regraft.schemas.alert import AlertStatus
 from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.settings.settings_example import settings_text
 from tests.alerts.make_recordings import EXPECTED, make_recording
@@ -39,8 +38,8 @@ def changes(found: dict[str, Any]) -> list[tuple[float, str, str, str]]:
 
 def test_default_rules_find_the_trouble_in_a_recording(recording: Path) -> None:
     """A silent broker, a growing queue and an aborted plan: raised and cleared when expected."""
-    found = tried(recording, "--expect", str(EXPECTED))
-    assert found["differences"] == []
+    found, expected = tried(recording), tomllib.loads(EXPECTED.read_text())["alert"]
+    assert changes(found) == [(each["at_s"], each["rule"], each["subject"], each["status"]) for each in expected]
     assert found["is_aggregated"]
     rules = {rule for _, rule, _, status in changes(found) if status == "raised"}
     assert rules >= {"broker_silent", "congestion", "queue_growth", "plan_aborted"}
@@ -73,53 +72,6 @@ def test_maintenance_shows_which_alerts_would_have_been_silenced(tmp_path: Path)
     assert kept["congestion", "b01"] == ""
 
 
-def test_a_difference_exits_with_1_and_is_shown(recording: Path, tmp_path: Path) -> None:
-    """Changed rules fail the recording's expectations: the output lists what is missing and what is unexpected."""
-    rules = tmp_path / "rules.toml"
-    rules.write_text('[[rule]]\nname = "broker_silent"\non = "broker.silent"\nfor_windows = 4\nclear_for_windows = 2\n')
-    expected = tmp_path / "expected.toml"
-    expected.write_text(
-        '[[alert]]\nrule = "broker_silent"\nsubject = "b03"\nstatus = "raised"\nat_s = 16.0\n'
-        '[[alert]]\nrule = "broker_silent"\nsubject = "b03"\nstatus = "cleared"\nat_s = 34\nwithin_s = 2\n'
-    )
-    answer = RUNNER.invoke(app, ["alerts", "rules", str(rules), str(recording), "--expect", str(expected)])
-    assert answer.exit_code == 1
-    assert "Not as expected: missing: broker_silent b03 raised at 16 s." in answer.output
-    assert "Not as expected: not expected: broker_silent b03 raised at 20 s." in answer.output
-    assert "1 alerts raised, 1 cleared in 30 windows (made from its telemetry)" in answer.output
-
-
-def test_written_expectations_are_met(recording: Path, tmp_path: Path) -> None:
-    """--write creates the file that --expect reads."""
-    written = tmp_path / "expected.toml"
-    found = tried(recording, "--write", str(written))
-    assert len(read_expected(written)) == len(found["changes"])
-    assert tried(recording, "--expect", str(written))["differences"] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("[[alert]", "is not TOML"),
-        ("[[alerts]]\n", "'alerts' is not known"),
-        ('[[alert]]\nrule = "r"\n', "alert 1: subject is missing"),
-        ('[[alert]]\nrule = "r"\nsubject = "s"\nstatus = "on"\nat_s = 1\n', "status is 'on'"),
-        ('[[alert]]\nrule = "r"\nsubject = "s"\nstatus = "raised"\nat_s = "1"\n', "at_s is '1'"),
-        ('[[alert]]\nrule = "r"\nsubject = 1\nstatus = "raised"\nat_s = 1\n', "subject is 1"),
-        ('[[alert]]\nrule = "r"\nsubjects = 1\n', "subjects is unknown"),
-    ],
-)
-def test_bad_expectations_are_reported(tmp_path: Path, text: str, wanted: str) -> None:
-    """A file of invalid expectations is refused with the reason."""
-    file = tmp_path / "expected.toml"
-    file.write_text(text)
-    with pytest.raises(ExpectationError, match=r"cannot be used|is not TOML") as caught:
-        read_expected(file)
-    assert wanted in str(caught.value)
-    with pytest.raises(ExpectationError, match="cannot be read"):
-        read_expected(tmp_path / "absent.toml")
-
-
 def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
     """The printed file can be copied; --json gives every parameter, including the defaults."""
     printed = RUNNER.invoke(app, ["alerts", "rules"]).stdout
@@ -129,7 +81,6 @@ def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
     for where in (["--set", f"alerts.rules_file={own}"], [str(own)]):
         (rule,) = json.loads(RUNNER.invoke(app, ["alerts", "rules", "--json", *where]).stdout)
         assert (rule["name"], rule["for_s"], rule["severity"]) == ("x", 5.0, "warning")
-    assert RUNNER.invoke(app, ["alerts", "rules", str(own), "--expect", "expected.toml"]).exit_code == 2
     assert len(load_rules().rules) == printed.count("[[rule]]") > 1
 
 
@@ -159,8 +110,3 @@ def test_wrong_settings_do_not_reveal_secrets() -> None:
             load_settings({"alerts": given})
         assert "tok-en" not in str(caught.value)
         assert "alerts" in str(caught.value)
-
-
-def test_expectations_use_the_statuses_of_the_record() -> None:
-    """Expectation files use the words of the stored records."""
-    assert {each.status for each in read_expected(EXPECTED)} == set(AlertStatus)

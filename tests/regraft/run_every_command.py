@@ -59,7 +59,7 @@ VARIANTS = {
     ("members", "maintain"): [["b01", "--reason", "trial"], ["b01", "--end"]],
     ("pause",): [["--reason", "trial"], ["--end"]],
 }
-OUTPUTS = {"--out", "--write", "--record", "--directory"}  # `--json` as well, where it takes a file.
+OUTPUTS = {"--out", "--record", "--directory"}  # `--json` as well, where it takes a file.
 LOADED = ("regraft.infra.kafka.kafka_clients", "regraft.stages.run_loop")
 
 

@@ -14,7 +14,6 @@ from regraft.infra.orders.order_keys import SigningKey, create_signing_key, load
 from regraft.infra.process.connection_security import ConnectionSecurity
 from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.run_agent import read_brokers
-from regraft.recordings.expect_alerts import read_expected
 from regraft.settings.run_settings import load_settings
 from tests.regraft.make_small_recording import small_inventory
 
@@ -23,14 +22,12 @@ def _secret_of(file: Path) -> str | None:
     return read_secret(load_settings({"dashboard": {"secret_file": file}}).dashboard)
 
 
-ALERT = '[[alert]]\nrule = "queue_grows"\nsubject = "b07"\nstatus = "raised"\nat_s = 3.0\n'
 TRUSTED = SigningKey("ana", Ed25519PrivateKey.generate()).trusted_line(datetime(2030, 1, 1, tzinfo=UTC)) + "\n"
 SECRET = "a secret of more than 32 characters\n"
 FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "settings": ("run = {seed = 3}\n", lambda file: load_settings(file=file).run.seed),
     "inventory": (small_inventory().to_json(), lambda file: load_inventory(file).brokers),
     "rules": (DEFAULT_RULES.read_text(), lambda file: load_rules(file).rules),
-    "expected alerts": (ALERT, read_expected),
     "trusted keys": (TRUSTED, read_trusted_keys),
     "brokers of an agent": ('{"b01": "nats://h:1"}', lambda file: read_brokers(file, None)),
     "secret of the dashboard": (SECRET, lambda file: _secret_of(file)),
