@@ -120,7 +120,7 @@ def test_shared_subscriptions_and_queues_count_as_groups() -> None:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("kind", ["nats", "nats without a leaf port", "mqtt", "mqtt 3.1.1"])
+@pytest.mark.parametrize("kind", ["nats", "mqtt", "mqtt 3.1.1"])
 def test_work_is_done_once(kind: str, tmp_path: Path) -> None:
     """Workers of one group at two of three brokers: each message is handled by one of them, at home where one is.
 
