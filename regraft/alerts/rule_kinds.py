@@ -37,6 +37,7 @@ class Rule:
     """
 
     SOURCES: ClassVar[tuple[str, ...]] = ()
+    LIMIT: ClassVar[str] = ""  # The parameter whose value raises the alert.
 
     name: str
     on: str
@@ -49,7 +50,7 @@ class Rule:
     @property
     def limit(self) -> float:
         """Return the value that raises the alert, for its text."""
-        return 0.0
+        return float(getattr(self, self.LIMIT)) if self.LIMIT else 0.0
 
     @property
     def windows_memory(self) -> int:
@@ -108,17 +109,13 @@ class LevelRule(Rule):
         "window.late",
         "window.late_rows", "broker.clock",
     )  # fmt: skip
+    LIMIT = "above"
 
     above: Annotated[float, Meta(ge=0)]
     clear_below: Annotated[float, Meta()]
     for_windows: Count = 1
     clear_for_windows: Count = 1
     of: QueueScope = "both"
-
-    @property
-    def limit(self) -> float:
-        """Return the bound that raises the alert."""
-        return self.above
 
     @property
     def windows_memory(self) -> int:
@@ -147,17 +144,13 @@ class GrowthRule(Rule):
     """
 
     SOURCES = ("queue.growth",)
+    LIMIT = "length_min"
 
     for_windows: Count
     factor: Annotated[float, Meta(gt=1)] = 2.0  # Else every queue grows.
     length_min: Count = 10
     clear_for_windows: Count = 1
     of: QueueScope = "both"
-
-    @property
-    def limit(self) -> float:
-        """Return the length from which growth counts."""
-        return float(self.length_min)
 
     @property
     def windows_memory(self) -> int:
@@ -174,15 +167,11 @@ class SilentRule(Rule):
     """
 
     SOURCES = ("broker.silent",)
+    LIMIT = "for_windows"
 
     for_windows: Count
     clear_for_windows: Count = 1
     forget_after_s: Seconds = 86_400.0
-
-    @property
-    def limit(self) -> float:
-        """Return after how many silent windows the alert is raised."""
-        return float(self.for_windows)
 
     @property
     def windows_memory(self) -> int:
@@ -198,14 +187,10 @@ class MissingRule(Rule):
     """
 
     SOURCES = ("window.missing",)
+    LIMIT = "for_s"
 
     for_s: Seconds
     clear_for_windows: Count = 1
-
-    @property
-    def limit(self) -> float:
-        """Return the seconds without a window that raise the alert."""
-        return self.for_s
 
     @property
     def windows_memory(self) -> int:
@@ -214,11 +199,26 @@ class MissingRule(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountRule(Rule):
+class SpanRule(Rule):
+    """What rules have in common that count within a span.
+
+    ``span_s``: within how many seconds; ``clear_after_s``: seconds without it after which the alert is cleared.
+    """
+
+    span_s: Seconds = 600.0
+    clear_after_s: Seconds = 600.0
+
+    @property
+    def span_s_memory(self) -> float:
+        """Return the longer of both spans."""
+        return max(self.span_s, self.clear_after_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountRule(SpanRule):
     """Something that happens this many times within a span.
 
-    ``count``: how many times, ``span_s``: within how many seconds. ``clear_after_s``: seconds without it after which
-    the alert is cleared.
+    ``count``: how many times.
 
     Stages report ``plan.aborted``, ``plan.taken_back`` (a plan rolls back another), ``plan.limit`` (proposals refused
     because a plan is full), ``gain.missed``, ``model.drift`` (costs differ from what is measured), ``planner.failed``,
@@ -233,20 +233,9 @@ class CountRule(Rule):
     SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "model.drift", "planner.failed",
                "epoch.mismatch", "deaths.doubted", "join.asked", "share.lowered", "broker.overloaded", "order.forged",
                "service.restarted", "telemetry.lost", "dead_letters", "records.newer")  # fmt: skip
+    LIMIT = "count"
 
     count: Annotated[int, Meta(ge=1, le=COUNTED_MAX)] = 1
-    span_s: Seconds = 600.0
-    clear_after_s: Seconds = 600.0
-
-    @property
-    def limit(self) -> float:
-        """Return the number of occurrences that raises the alert."""
-        return float(self.count)
-
-    @property
-    def span_s_memory(self) -> float:
-        """Return the longer of both spans."""
-        return max(self.span_s, self.clear_after_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,13 +246,9 @@ class StalledRule(Rule):
     """
 
     SOURCES = ("plan.stalled",)
+    LIMIT = "for_s"
 
     for_s: Seconds
-
-    @property
-    def limit(self) -> float:
-        """Return how long a phase may take, in seconds."""
-        return self.for_s
 
     @property
     def span_s_memory(self) -> float:
@@ -272,7 +257,7 @@ class StalledRule(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlappingRule(Rule):
+class FlappingRule(SpanRule):
     """A link, client or ring ID that plans change back and forth.
 
     ``flips``: how many times within ``span_s`` seconds it returns to an earlier value of that span. ``clear_after_s``:
@@ -280,20 +265,11 @@ class FlappingRule(Rule):
     """
 
     SOURCES = ("flapping",)
+    LIMIT = "flips"
 
     flips: Count
     span_s: Seconds = 1800.0
     clear_after_s: Seconds = 1800.0
-
-    @property
-    def limit(self) -> float:
-        """Return the number of returns that raises the alert."""
-        return float(self.flips)
-
-    @property
-    def span_s_memory(self) -> float:
-        """Return the longer of both spans."""
-        return max(self.span_s, self.clear_after_s)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,9 +133,15 @@ class CountWatcher:
         return Finding(self._rule.name, subject, status, time_ms, value, self._rule.limit, (), detail)
 
 
-def _reported_by(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Struct], Occurrence | None]:
+def _reported_by(
+    kind: EventKind, *, by_subject: bool = True, is_over: bool | None = None
+) -> Callable[[msgspec.Struct], Occurrence | None]:
+    """Return a filter for events of a kind; with ``is_over``, for those of a lasting condition, or of its end."""
+
     def occurrence(record: msgspec.Struct) -> Occurrence | None:
         if not isinstance(record, AdaptationEvent) or record.kind is not kind:
+            return None
+        if is_over is not None and (ENDED in record.details) != is_over:
             return None
         return Occurrence(record.subject if by_subject else ALL_PLANS, record.time_ms, record.text)
 
@@ -146,18 +152,7 @@ def _stopped_asking(record: msgspec.Struct) -> Occurrence | None:
     """A broker that became a member, or no longer announces itself."""
     if isinstance(record, Member) and record.state is not MemberState.LEFT:
         return Occurrence(record.broker, record.since_ms, record.reason)
-    return _lasting(EventKind.JOIN_REQUESTED, is_over=True)(record)
-
-
-def _lasting(kind: EventKind, *, is_over: bool) -> Callable[[msgspec.Struct], Occurrence | None]:
-    """Return a filter for events of a kind that report a lasting condition, or its end."""
-
-    def occurrence(record: msgspec.Struct) -> Occurrence | None:
-        if not isinstance(record, AdaptationEvent) or record.kind is not kind or (ENDED in record.details) != is_over:
-            return None
-        return Occurrence(record.subject, record.time_ms, record.text)
-
-    return occurrence
+    return _reported_by(EventKind.JOIN_REQUESTED, is_over=True)(record)
 
 
 def _never(_: msgspec.Struct) -> None:
@@ -211,26 +206,26 @@ def _newer(record: msgspec.Struct) -> Occurrence | None:
 
 
 OCCURRENCES: Mapping[str, Callable[[msgspec.Struct], Occurrence | None]] = {
-    "plan.aborted": _reported_by(EventKind.PLAN_ABORTED),
+    "plan.aborted": _reported_by(EventKind.PLAN_ABORTED, by_subject=False),
     "plan.taken_back": _rolled_back,
     "plan.limit": _limited,
-    "epoch.mismatch": _reported_by(EventKind.EPOCH_MISMATCH, by_subject=True),
-    "deaths.doubted": _reported_by(EventKind.DEATHS_IMPLAUSIBLE, by_subject=True),
-    "gain.missed": _reported_by(EventKind.GAIN_MISSED),
-    "model.drift": _reported_by(EventKind.MODEL_DRIFT, by_subject=True),
-    "join.asked": _lasting(EventKind.JOIN_REQUESTED, is_over=False),
-    "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=False),
-    "broker.overloaded": _lasting(EventKind.BROKER_OVERLOADED, is_over=False),
-    "planner.failed": _reported_by(EventKind.PLANNER_FAILED, by_subject=True),
+    "epoch.mismatch": _reported_by(EventKind.EPOCH_MISMATCH),
+    "deaths.doubted": _reported_by(EventKind.DEATHS_IMPLAUSIBLE),
+    "gain.missed": _reported_by(EventKind.GAIN_MISSED, by_subject=False),
+    "model.drift": _reported_by(EventKind.MODEL_DRIFT),
+    "join.asked": _reported_by(EventKind.JOIN_REQUESTED, is_over=False),
+    "share.lowered": _reported_by(EventKind.SHARE_CHANGED, is_over=False),
+    "broker.overloaded": _reported_by(EventKind.BROKER_OVERLOADED, is_over=False),
+    "planner.failed": _reported_by(EventKind.PLANNER_FAILED),
     "order.forged": _forged,
-    "service.restarted": _reported_by(EventKind.SERVICE_RESTARTED, by_subject=True),
-    "telemetry.lost": _reported_by(EventKind.TELEMETRY_LOST, by_subject=True),
+    "service.restarted": _reported_by(EventKind.SERVICE_RESTARTED),
+    "telemetry.lost": _reported_by(EventKind.TELEMETRY_LOST),
     "dead_letters": _dead_lettered,
     "records.newer": _newer,
 }
 # What clears an alert at once; all others are cleared after enough time without an occurrence.
 ENDS: Mapping[str, Callable[[msgspec.Struct], Occurrence | None]] = {
     "join.asked": _stopped_asking,
-    "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=True),
-    "broker.overloaded": _lasting(EventKind.BROKER_OVERLOADED, is_over=True),
+    "share.lowered": _reported_by(EventKind.SHARE_CHANGED, is_over=True),
+    "broker.overloaded": _reported_by(EventKind.BROKER_OVERLOADED, is_over=True),
 }
