@@ -20,10 +20,10 @@ import structlog
 
 from regraft.infra.process.describe_os_error import describe_os_error
 from regraft.infra.process.secret_files import warn_of_open
-from regraft.infra.process.serve_metrics import serve_metrics
+from regraft.infra.process.serve_metrics import RunningHealth, serve_metrics
 from regraft.infra.process.stack_error import CallError, StackError
 from regraft.producers.agents.agent import Agent
-from regraft.producers.agents.agent_metrics import AgentHealth, AgentMetrics
+from regraft.producers.agents.agent_metrics import AgentMetrics
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.agents.nats_session import NatsSession
@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 SCHEMES = {"nats": ("nats", 4222), "tls": ("nats", 4222), "mqtt": ("mqtt", 1883), "mqtts": ("mqtt", 8883)}
 WITH_TLS = ("tls", "mqtts")
 SHOWN_S = 1.0
+SILENCE_S_MAX = 10.0
 FORM = '{"b01": "nats://10.0.0.1:4222", "b02": "tls://nats2.example.org:4222"}'
 
 
@@ -74,7 +75,7 @@ def run_agent(options: AgentOptions, stop: threading.Event) -> None:
     except ValueError as error:
         raise AgentError(f"--listen: {error}.") from error
     agent = Agent(options.name, brokers, options.broker, _session_of(brokers[options.broker].scheme))
-    metrics, health = AgentMetrics(), AgentHealth()
+    metrics, health = AgentMetrics(), RunningHealth("the agent", SILENCE_S_MAX)
     with ExitStack() as held:
         if options.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, "127.0.0.1", options.metrics_port, health))
@@ -91,7 +92,7 @@ async def _run(
     agent: Agent,
     address: tuple[str, int],
     tls: ssl.SSLContext | None,
-    shown: tuple[AgentMetrics, AgentHealth],
+    shown: tuple[AgentMetrics, RunningHealth],
     stop: threading.Event,
 ) -> None:
     metrics, health = shown

@@ -19,14 +19,14 @@ import structlog
 from simpy.rt import RealtimeEnvironment
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from regraft.infra.process.serve_metrics import serve_metrics
+from regraft.infra.process.serve_metrics import RunningHealth, serve_metrics
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.emulated_kinds import EMULATED_KINDS, workload_of
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
-from regraft.producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
+from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
 from regraft.producers.emulator.emulator_ports import (
     ClientSink,
     CommandSource,
@@ -121,7 +121,7 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
         raise ValueError("; ".join(errors))
     newcomers = [newcomer_of(text) for text in settings.newcomers]
     inventory = with_newcomers(load_inventory(settings.inventory_path), newcomers)
-    metrics, health = EmulatorMetrics(), EmulatorHealth(SILENCE_S_MAX)
+    metrics, health = EmulatorMetrics(), RunningHealth("the emulator", SILENCE_S_MAX)
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
@@ -201,13 +201,13 @@ class WallClockEmulator:
         inventory: Inventory,
         ports: EmulatorPorts,
         metrics: EmulatorMetrics | None = None,
-        health: EmulatorHealth | None = None,
+        health: RunningHealth | None = None,
         start: StartingPoint | None = None,
     ) -> None:
         self._settings = settings
         self._ports = ports
         self._metrics = metrics or EmulatorMetrics()
-        self._health = health or EmulatorHealth(SILENCE_S_MAX)
+        self._health = health or RunningHealth("the emulator", SILENCE_S_MAX)
         self._speed = settings.clock.speed
         self._step_ms = STEP_MS * self._speed
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)

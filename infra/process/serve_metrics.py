@@ -78,6 +78,19 @@ class Pulse:
         return f"{self._what} has not run for {silent_s:.1f} s; at most {self._silence_s_max:g} s are normal"
 
 
+class RunningHealth:
+    """The health of a loop, which is ready, and may hang, only while ``is_running``."""
+
+    def __init__(self, what: str, silence_s_max: float) -> None:
+        self.pulse = Pulse(what, silence_s_max)
+        self.is_running = False
+
+    def __call__(self) -> Health:
+        """Return the health now."""
+        error = self.pulse.error() if self.is_running else None
+        return Health(self.is_running, () if error is None else (error,))
+
+
 class MetricsServer:
     """A running server; ``close`` stops it, and so does leaving its ``with`` block."""
 

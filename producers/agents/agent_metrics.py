@@ -1,15 +1,12 @@
-"""Prometheus metrics and health of an agent; names start with ``regraft_agent_``."""
+"""Prometheus metrics of an agent; names start with ``regraft_agent_``."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.agents.agent import Agent
 from regraft.schemas.stay_reasons import StayReason
-
-SILENCE_S_MAX = 10.0
 
 
 class AgentMetrics:
@@ -40,16 +37,3 @@ class AgentMetrics:
         self._moving.set(sum(len(session.moves.moving) for session in sessions))
         for what, count in agent.counts.items():
             self._events.labels(what).set(count)
-
-
-class AgentHealth:
-    """Whether the agent accepts clients."""
-
-    def __init__(self) -> None:
-        self.is_running = False
-        self.pulse = Pulse("the agent", SILENCE_S_MAX)
-
-    def __call__(self) -> Health:
-        """Return the health now."""
-        error = self.pulse.error()
-        return Health(self.is_running and error is None, (error,) if error else ())

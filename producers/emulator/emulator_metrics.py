@@ -1,11 +1,10 @@
-"""Prometheus metrics and health of the emulator; names start with ``regraft_emulator_``. Durations are in ms."""
+"""Prometheus metrics of the emulator; names start with ``regraft_emulator_``. Durations are in ms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.emulator.emulator_ports import OverlayListener
 from regraft.schemas.command import CommandResult
@@ -81,19 +80,3 @@ class EmulatorMetrics(OverlayListener):
     def on_result(self, result: CommandResult) -> None:
         """Count an answer, as a listener of the overlay."""
         self.results.labels(result.outcome).inc()
-
-
-class EmulatorHealth:
-    """The emulator's health, for /health and /ready; queried from other threads.
-
-    While it connects to Kafka, and while it waits for Kafka at its end, it is not ready and reports no error.
-    """
-
-    def __init__(self, silence_s_max: float) -> None:
-        self.pulse = Pulse("the emulator", silence_s_max)
-        self.is_running = False
-
-    def __call__(self) -> Health:
-        """Return the emulator's health now."""
-        error = self.pulse.error() if self.is_running else None
-        return Health(self.is_running, () if error is None else (error,))

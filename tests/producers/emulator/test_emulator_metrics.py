@@ -7,8 +7,8 @@ from pathlib import Path
 
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.infra.process.run_clock import RunClock
-from regraft.infra.process.serve_metrics import serve_metrics
-from regraft.producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
+from regraft.infra.process.serve_metrics import RunningHealth, serve_metrics
+from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
 from regraft.producers.run_emulator import WallClockEmulator
 from regraft.schemas.command import Command, CommandPhase
 from tests.infra.test_serve_metrics import ask
@@ -18,7 +18,7 @@ from tests.wait_until import PATIENCE_S, wait_until
 
 def test_a_run_can_be_scraped_while_it_lasts(tmp_path: Path) -> None:
     """It is ready once traffic runs, with the ledger's counts; afterwards it is not ready but healthy."""
-    metrics, health, stop = EmulatorMetrics(), EmulatorHealth(PATIENCE_S), threading.Event()
+    metrics, health, stop = EmulatorMetrics(), RunningHealth("the emulator", PATIENCE_S), threading.Event()
     ports = MemoryEmulatorPorts()
     ports.waiting.append(Command("plan", CommandPhase.ABORT, INVENTORY.brokers[0], 0, 1))
     emulator = WallClockEmulator(settings(tmp_path), INVENTORY, ports, metrics, health)
@@ -59,7 +59,7 @@ def test_past_epochs_leave_no_series_behind() -> None:
 
 def test_a_hung_model_is_unhealthy_only_during_the_run() -> None:
     """Before and after it the emulator waits for Kafka, and the model does not advance."""
-    health = EmulatorHealth(-1.0)
+    health = RunningHealth("the emulator", -1.0)
     assert health().errors == ()
     health.is_running = True
     (error,) = health().errors
