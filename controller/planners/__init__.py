@@ -10,8 +10,6 @@ BUILT_IN = (
     "regraft.controller.planners.tree.pack_users_drop",
     "regraft.controller.planners.tree.swap_links_cost",
     "regraft.controller.planners.tree.swap_links_ci",
-    "regraft.controller.planners.tree.relocate_publisher_pop",
-    "regraft.controller.planners.tree.relocate_publisher_grape",
     "regraft.controller.planners.tree.relocate_publishers_joint",
     "regraft.controller.planners.tree.place_clients_cost",
     "regraft.controller.planners.ring.reassign_ids_ssbr",

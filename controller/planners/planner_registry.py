@@ -27,7 +27,13 @@ from regraft.schemas.texts import name_near
 
 CHAIN = "+"  # Joins the names of planners that contribute to the same plan, one after the other.
 GROUP = "regraft.planners"
-OF_THE_LAB = ("swap_links_ci_paper", "swap_links_lmit", "swap_links_lmst")  # Yardsticks of the papers.
+OF_THE_LAB = (  # Yardsticks of the papers.
+    "relocate_publisher_grape",
+    "relocate_publisher_pop",
+    "swap_links_ci_paper",
+    "swap_links_lmit",
+    "swap_links_lmst",
+)
 
 
 class PlannerError(ValueError):

@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from regraft.api.overlays import DeliverySets, Inventory
-from regraft.api.planners import JointSettings, PrioritySettings, relocate_publisher_grape, relocate_publishers_joint
+from regraft.api.planners import JointSettings, relocate_publishers_joint
 from regraft.api.planning import ClosedWindow, TreeContext, TreeState
 from regraft.api.programs import Figure, run_facts, write_figures
 from regraft.api.records import Proposal
 from regraft.api.trees import PublisherCosts, TreeConfiguration, bootstrap_tree, overlay_cost, random_tree
+from regraft_lab.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft_lab.pop_grape.random_sessions import (
     Instance,
     random_hops,

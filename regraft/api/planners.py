@@ -3,6 +3,7 @@
 Their results are what the papers cited at each function describe; the steps may change with the planners.
 """
 
+from regraft.controller.kinds.tree.describe_moves import move_gain_per_s, present_cost_per_s
 from regraft.controller.planners.ring.place_users_dynatops import PlacementSettings, place_users_dynatops
 from regraft.controller.planners.ring.steps.assign_ring_ids import assign_ids
 from regraft.controller.planners.ring.steps.place_users import (
@@ -20,20 +21,12 @@ from regraft.controller.planners.ring.steps.search_ring_ids import (
     improve_greedily,
     swaps_of,
 )
-from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from regraft.controller.planners.tree.relocate_publisher_pop import (
-    NEWEST_SHARE,
-    TIE_SHARE,
-    TraceSettings,
-    probe_walk,
-    relocate_publisher_pop,
-    trace_probability,
-)
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from regraft.controller.planners.tree.steps.escape_links import escape
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend
-from regraft.controller.planners.tree.steps.select_home_grape import Priority, select
+from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority, select
+from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher, subscribers_mean
 from regraft.controller.planners.tree.swap_links_ci import (
     LocalKnowledge,
     agreed_swaps,
@@ -45,13 +38,13 @@ from regraft.controller.planners.tree.swap_links_ci import (
     wanted_links,
     wanting_paths,
 )
+from regraft.controller.state.planner_interface import moving_proposal
 
 __all__ = [
-    "NEWEST_SHARE",
-    "TIE_SHARE",
     "AskingUsers",
     "BrokerStates",
     "FrailtyPrice",
+    "GrapeSelection",
     "ImprovementPath",
     "JointSettings",
     "LocalKnowledge",
@@ -59,14 +52,13 @@ __all__ = [
     "PlacementRules",
     "PlacementSettings",
     "Priority",
-    "PrioritySettings",
     "Reassignment",
     "Search",
-    "TraceSettings",
     "agreed_swaps",
     "assign_ids",
     "best_on_path",
     "choose_homes",
+    "columns_by_publisher",
     "cycle_costs",
     "descend",
     "escape",
@@ -74,16 +66,16 @@ __all__ = [
     "indirect_costs",
     "local_knowledge",
     "mean_common_interest",
+    "move_gain_per_s",
+    "moving_proposal",
     "place_in_turn",
     "place_users_dynatops",
-    "probe_walk",
+    "present_cost_per_s",
     "rank_swaps",
-    "relocate_publisher_grape",
-    "relocate_publisher_pop",
     "relocate_publishers_joint",
     "select",
+    "subscribers_mean",
     "swaps_of",
-    "trace_probability",
     "wanted_links",
     "wanting_paths",
 ]

@@ -9,7 +9,7 @@ from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.ring.ring_state import PAPER_RATE_FILTER, RingContext, RingState, RingTraffic
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.planner_registry import planner_of, planner_spec, planners_of
-from regraft.controller.planners.shared_settings import HorizonSettings, Order, SessionSettings
+from regraft.controller.planners.shared_settings import HorizonSettings, Order, OrderSettings, SessionSettings
 from regraft.controller.settings.controller_settings import (
     TERM_FIRST,
     AssemblyLimits,
@@ -34,6 +34,7 @@ __all__ = [
     "HorizonSettings",
     "MemberSettings",
     "Order",
+    "OrderSettings",
     "PlanLog",
     "Planner",
     "PlannerSettings",

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority, select
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
+from regraft_lab.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft_lab.pop_grape.random_sessions import random_instance, select_by_paper, select_linear
 from tests.controller.published_windows import costs_along, queue_of, state_of, window_of
 from tests.overlay.published_overlays import Published, draw_overlay, spans_of

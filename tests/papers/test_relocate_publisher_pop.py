@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.relocate_publisher_pop import (
+from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher
+from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.plan import ClientMove, Proposal
+from regraft_lab.planners.relocate_publisher_pop import (
     TraceSettings,
     probe_walk,
     relocate_publisher_pop,
@@ -18,10 +22,6 @@ from regraft.controller.planners.tree.relocate_publisher_pop import (
     trace,
     trace_probability,
 )
-from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher
-from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of

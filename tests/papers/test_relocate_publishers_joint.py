@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.tree.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft.controller.planners.tree.relocate_publishers_joint import JointSettings, relocate_publishers_joint
 from regraft.controller.planners.tree.steps.select_home_grape import Priority
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
+from regraft_lab.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from tests.controller.published_windows import costs_along, homes_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of

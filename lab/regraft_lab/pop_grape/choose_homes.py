@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from regraft.api.overlays import Inventory
-from regraft.api.planners import JointSettings, PrioritySettings, TraceSettings
+from regraft.api.planners import JointSettings
 from regraft.api.planning import (
     AnyPlannerSpec,
     ClosedWindow,
@@ -22,6 +22,9 @@ from regraft.api.planning import (
     planner_spec,
 )
 from regraft.api.trees import TreeConfiguration, bootstrap_tree
+from regraft_lab.planners import relocate_publisher_grape, relocate_publisher_pop
+from regraft_lab.planners.relocate_publisher_grape import PrioritySettings
+from regraft_lab.planners.relocate_publisher_pop import TraceSettings
 from regraft_lab.pop_grape.observe_placement import WINDOW_MS
 
 ROUNDS_MAX = 3  # POP never settles (its averages remember few traces); GRAPE nearly always does.
@@ -47,7 +50,7 @@ def grape(priority: Literal["load", "delay"], weight: int, link_delays: bool) ->
     """Return GRAPE in the notation of section 5.2: load75 prioritises load with 75 %."""
     label = f"{priority}{weight}, with links" if link_delays else f"{priority}{weight}"
     settings = PrioritySettings(grape_priority=priority, grape_weight=weight, link_delays=link_delays)
-    return Way(label, planner_spec("relocate_publisher_grape"), settings)
+    return Way(label, relocate_publisher_grape.SPEC, settings)
 
 
 # The paper counts delays at brokers only; "_links" adds those of links, which dominate on PlanetLab.
@@ -57,7 +60,7 @@ WAYS: Mapping[str, Way] = {
     **{f"delay{weight}": grape("delay", weight, False) for weight in WEIGHTS},
     "delay100_links": grape("delay", 100, True),
     # W is the length of the window that represents it.
-    "pop": Way("POP", planner_spec("relocate_publisher_pop"), TraceSettings(pop_window_s=WINDOW_MS / 1_000)),
+    "pop": Way("POP", relocate_publisher_pop.SPEC, TraceSettings(pop_window_s=WINDOW_MS / 1_000)),
     "ours": Way("Regraft", planner_spec("relocate_publishers_joint"), JointSettings()),
     "ours_both": Way(
         "Regraft, cost and delay",

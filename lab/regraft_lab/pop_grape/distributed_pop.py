@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from regraft.api.brokers import LOCAL, Notification
-from regraft.api.planners import NEWEST_SHARE, TIE_SHARE, trace_probability
+from regraft_lab.planners.relocate_publisher_pop import NEWEST_SHARE, TIE_SHARE, trace_probability
 from regraft_lab.pop_grape.distributed_traces import (
     COUNT_BYTES,
     ID_BYTES,

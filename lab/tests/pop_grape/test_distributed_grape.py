@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lab.tests.pop_grape.traced_overlays import PUBLISHER, Traced, Wish, fig_1, random_traced, state_of, traced
 from regraft.api.brokers import Notification
-from regraft.api.planners import PrioritySettings, relocate_publisher_grape
 from regraft.api.planning import TreeContext
+from regraft_lab.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
 from regraft_lab.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker, TraceSession
 from regraft_lab.pop_grape.distributed_selection import GrapeSettings, Selection
 from regraft_lab.pop_grape.distributed_traces import (

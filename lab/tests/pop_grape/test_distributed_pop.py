@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from lab.tests.pop_grape.traced_overlays import PUBLISHER, Traced, fig_1, random_traced, state_of
 from regraft.api.brokers import LOCAL, Notification
-from regraft.api.planners import NEWEST_SHARE, TraceSettings, probe_walk, relocate_publisher_pop
 from regraft.api.planning import TreeContext
 from regraft.api.trees import RootedTree
 from regraft_lab.message_tally import notifications_on_links
+from regraft_lab.planners.relocate_publisher_pop import (
+    NEWEST_SHARE,
+    TraceSettings,
+    probe_walk,
+    relocate_publisher_pop,
+)
 from regraft_lab.pop_grape.distributed_pop import PopBroker, PopSettings, Profile, ProfileTable
 from regraft_lab.pop_grape.distributed_traces import (
     TRACE_HEADER,

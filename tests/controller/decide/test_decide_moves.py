@@ -191,8 +191,6 @@ def test_the_move_of_a_publisher_that_falls_silent_is_verified() -> None:
 @pytest.mark.parametrize(
     "planner",
     [
-        planner_of("relocate_publisher_grape", grape_notifications_min=1),
-        planner_of("relocate_publisher_pop", pop_traces_min=1, pop_window_s=0.5),
         planner_of("relocate_publishers_joint", grape_notifications_min=1),
     ],
 )

@@ -11,17 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import OrderSettings
-from regraft.controller.planners.tree.steps.rank_moves import rank_moves
-from regraft.controller.planners.tree.steps.trace_publishers import columns_by_publisher, subscribers_mean
-from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.arrays import Floats, Words
-from regraft.schemas.plan import ClientMove, Proposal
-from regraft.schemas.texts import figure
+from regraft.api.overlays import Words
+from regraft.api.planners import columns_by_publisher, subscribers_mean
+from regraft.api.planning import ClosedWindow, OrderSettings, PlannerSpec, TreeContext, TreeState
+from regraft.api.records import ClientMove, Proposal, figure
+from regraft.api.trees import Floats, RootedTree, TreeConfiguration
+from regraft_lab.planners.rank_moves import rank_moves
 
 PLANNER = "relocate_publisher_pop"
 NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).

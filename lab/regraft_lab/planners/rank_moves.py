@@ -8,11 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from regraft.controller.kinds.tree.describe_moves import move_gain_per_s, present_cost_per_s
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import Order
-from regraft.controller.state.planner_interface import moving_proposal
-from regraft.schemas.plan import ClientMove, Proposal
+from regraft.api.planners import move_gain_per_s, moving_proposal, present_cost_per_s
+from regraft.api.planning import Order, TreeContext, TreeState
+from regraft.api.records import ClientMove, Proposal
 
 
 def rank_moves(

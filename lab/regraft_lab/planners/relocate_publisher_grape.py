@@ -9,14 +9,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.shared_settings import OrderSettings, SessionSettings
-from regraft.controller.planners.tree.steps.rank_moves import rank_moves
-from regraft.controller.planners.tree.steps.select_home_grape import GrapeSelection, Priority
-from regraft.controller.state.planner_interface import PlannerSpec
-from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.plan import ClientMove, Proposal
-from regraft.schemas.texts import figure
+from regraft.api.planners import GrapeSelection, Priority
+from regraft.api.planning import OrderSettings, PlannerSpec, SessionSettings, TreeContext, TreeState
+from regraft.api.records import ClientMove, Proposal, figure
+from regraft.api.trees import TreeConfiguration
+from regraft_lab.planners.rank_moves import rank_moves
 
 PLANNER = "relocate_publisher_grape"
 
