@@ -25,6 +25,7 @@ from regraft.api.programs import Figure, run_facts, write_figures
 from regraft.api.records import Proposal
 from regraft.api.trees import PublisherCosts, TreeConfiguration, bootstrap_tree, overlay_cost, random_tree
 from regraft_lab.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft_lab.pop_grape.costs_of_homes import cost_at_per_s, loads_at_per_s
 from regraft_lab.pop_grape.random_sessions import (
     Instance,
     random_hops,
@@ -129,7 +130,7 @@ def draw_state(brokers: int, rng: random.Random, *, is_capped: bool) -> TreeStat
 def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[ClosedWindow]) -> np.ndarray:
     costs = PublisherCosts(bootstrap_tree(inventory), inventory, [window.sets for window in windows])
     best = {name: costs.brokers[row.argmin()] for name, row in zip(costs.publishers, costs.costs_per_s, strict=True)}
-    present, wanted = costs.loads_at_per_s(homes), costs.loads_at_per_s(best)
+    present, wanted = loads_at_per_s(costs, homes), loads_at_per_s(costs, best)
     return present + ROOM_SHARE * np.maximum(wanted - present, 0.0) + 0.01
 
 
@@ -144,10 +145,10 @@ def _checked_share(state: TreeState, proposals: list[Proposal], of_grape: list[P
 
     def follow(steps: list[Proposal], *, may_break: bool) -> dict[str, str]:
         homes = dict(state.configuration.home_of)
-        loads = costs.loads_at_per_s(homes)
+        loads = loads_at_per_s(costs, homes)
         for step in steps:
             moved = homes | {move.client: move.home_to for move in step.moves}
-            after = costs.loads_at_per_s(moved)
+            after = loads_at_per_s(costs, moved)
             if (after <= np.maximum(caps, loads) * (1 + 1e-8)).all():
                 homes, loads = moved, after
             else:
@@ -158,7 +159,7 @@ def _checked_share(state: TreeState, proposals: list[Proposal], of_grape: list[P
     cost_per_s = overlay_cost(state.configuration, inventory, state.sets.at_homes(homes)).total_per_s
     predicted_per_s = proposals[-1].cost_after_per_s
     assert abs(cost_per_s - predicted_per_s) < 1e-6 * cost_per_s, f"costs {cost_per_s}, predicted {predicted_per_s}"
-    grape_per_s = costs.cost_at_per_s(follow(of_grape, may_break=True))
+    grape_per_s = cost_at_per_s(costs, follow(of_grape, may_break=True))
     assert cost_per_s <= grape_per_s * (1 + 1e-9), f"costs {cost_per_s}, GRAPE's homes {grape_per_s}"
     return cost_per_s / float(costs.costs_per_s.min(axis=1).sum())
 

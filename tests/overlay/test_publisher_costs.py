@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import link_crossings, overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts
+from regraft_lab.pop_grape.costs_of_homes import cost_at_per_s, loads_at_per_s
 from tests.overlay.published_overlays import Published, PublishedOverlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -31,7 +32,7 @@ def test_publishers_add_up_to_the_overlays_cost(drawn: PublishedOverlay, seed: i
     costs, homes = priced(drawn), other_homes(drawn, seed)
     tree, index = drawn.inventory.bootstrap, drawn.inventory.index
     whole = DeliverySets.joined(drawn.spans).at_homes(homes)
-    assert costs.cost_at_per_s(homes) == pytest.approx(overlay_cost(tree, drawn.inventory, whole).total_per_s)
+    assert cost_at_per_s(costs, homes) == pytest.approx(overlay_cost(tree, drawn.inventory, whole).total_per_s)
     for place, span in enumerate(drawn.spans):
         by_span = sum(costs.costs_by_span_per_s(name)[place, index[homes[name]]] for name in costs.publishers)
         expected = overlay_cost(tree, drawn.inventory, span.at_homes(homes)).total_per_s
@@ -48,7 +49,7 @@ def test_loads_are_what_passes_each_broker(drawn: PublishedOverlay, seed: int) -
         for end in pair:
             passing[drawn.inventory.index[end]] |= words
     expected = np.bitwise_count(passing).sum(axis=1) / whole.span_s
-    assert priced(drawn).loads_at_per_s(homes) == pytest.approx(expected)
+    assert loads_at_per_s(priced(drawn), homes) == pytest.approx(expected)
 
 
 @given(published_overlays(publishers_max=2))
@@ -102,7 +103,7 @@ def test_a_publisher_seen_in_only_one_span_costs_nothing_in_the_others() -> None
     costs = PublisherCosts(tree, inventory, spans)
     assert costs.costs_by_span_per_s("p").tolist() == [[0, 0, 0], [23, 12, 1], [0, 0, 0]]
     assert PublisherCosts(tree, inventory, spans[2:]).costs_per_s.shape == (0, 3)
-    assert PublisherCosts(tree, inventory, spans[2:]).cost_at_per_s({}) == 0
+    assert cost_at_per_s(PublisherCosts(tree, inventory, spans[2:]), {}) == 0
 
 
 def test_no_spans_and_other_brokers_are_refused() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.publisher_placement import PublisherPlacement
+from regraft_lab.pop_grape.costs_of_homes import loads_at_per_s
 from tests.overlay.published_overlays import Published, draw_overlay, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 
@@ -20,7 +21,7 @@ def drawn_placement(seed: int) -> PublisherPlacement:
     costs = PublisherCosts(drawn.inventory.bootstrap, drawn.inventory, drawn.spans)
     count = len(costs.brokers)
     homes = [rng.randrange(count) for _ in costs.publishers]
-    loads = costs.loads_at_per_s(dict(zip(costs.publishers, (costs.brokers[home] for home in homes), strict=True)))
+    loads = loads_at_per_s(costs, dict(zip(costs.publishers, (costs.brokers[home] for home in homes), strict=True)))
     caps = loads * np.array([rng.choice([0.5, 1.0, 1.2, 3.0]) for _ in costs.brokers]) + 0.1
     placement = PublisherPlacement(costs, range(len(homes)), homes, caps)
     assert placement.loads_per_s == pytest.approx(loads)

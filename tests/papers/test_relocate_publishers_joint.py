@@ -17,6 +17,7 @@ from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft_lab.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft_lab.pop_grape.costs_of_homes import cost_at_per_s, loads_at_per_s
 from tests.controller.published_windows import costs_along, homes_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -39,7 +40,7 @@ def capped(seed: int, brokers_max: int = 7, publishers_max: int = 5, share_min: 
     drawn = draw_overlay(rng, brokers_max, publishers_max)
     costs = PublisherCosts(drawn.inventory.bootstrap, drawn.inventory, drawn.spans)
     best = {name: costs.brokers[row.argmin()] for name, row in zip(costs.publishers, costs.costs_per_s, strict=True)}
-    loads = np.array([costs.loads_at_per_s(drawn.homes), costs.loads_at_per_s(best)])
+    loads = np.array([loads_at_per_s(costs, drawn.homes), loads_at_per_s(costs, best)])
     caps = np.array([rng.uniform(low * share_min, high * 1.1) + 0.1 for low, high in np.sort(loads, axis=0).T])
     inventory = replace(drawn.inventory, load_max_per_s=caps)
     return state_of(PublishedOverlay(inventory, drawn.homes, drawn.notifications, drawn.spans), rng)
@@ -63,15 +64,15 @@ def under_caps(state: TreeState, proposals: list[Proposal], *, only_gains: bool)
         after = homes | {move.client: move.home_to for move in proposal.moves}
         if only_gains and proposal.gain_per_s <= 0:
             continue
-        if keep_caps(state, costs.loads_at_per_s(homes), costs.loads_at_per_s(after)):
+        if keep_caps(state, loads_at_per_s(costs, homes), loads_at_per_s(costs, after)):
             homes = after
-    return costs.cost_at_per_s(homes)
+    return cost_at_per_s(costs, homes)
 
 
 def optimum_per_s(state: TreeState) -> float:
     """Return the least cost of all homes that keep the caps, by exhaustive search."""
     costs, homes = state.publisher_costs, homes_along(state, [])[0]
-    limits = np.maximum(caps_of(state), costs.loads_at_per_s(homes)) * (1 + 1e-9)
+    limits = np.maximum(caps_of(state), loads_at_per_s(costs, homes)) * (1 + 1e-9)
     loads = [[costs.loads_per_s(name, home) for home in costs.brokers] for name in costs.publishers]
     totals, sums = np.zeros(1), np.zeros((1, len(costs.brokers)))
     for row, own in zip(costs.costs_per_s, loads, strict=True):
@@ -108,7 +109,7 @@ def test_any_prefix_of_the_proposals_saves_and_keeps_the_caps(seed: int) -> None
     assert [proposal.cost_before_per_s for proposal in proposals] == pytest.approx(costs_per_s[:-1])
     assert [proposal.cost_after_per_s for proposal in proposals] == pytest.approx(costs_per_s[1:])
     assert all(after < before for before, after in itertools.pairwise(costs_per_s))
-    loads = [state.publisher_costs.loads_at_per_s(homes) for homes in homes_along(state, proposals)]
+    loads = [loads_at_per_s(state.publisher_costs, homes) for homes in homes_along(state, proposals)]
     assert all(keep_caps(state, before, after) for before, after in itertools.pairwise(loads))
 
 

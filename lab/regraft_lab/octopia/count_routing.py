@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft_lab.octopia.overlay_links import primary_neighbours, secondary_neighbours
 from regraft_lab.octopia.route_copies import Copy, ScotRouter
 
 Links = list[tuple[ScotBroker, ScotBroker]]
@@ -41,13 +42,13 @@ def deliver(router: ScotRouter, copies: Copies) -> Delivery:
 
 def advertise(overlay: StructuredCyclicOverlay, host: ScotBroker) -> Links:
     """Return the links that carry an advertisement in OctopiA: one link to each other broker of the region."""
-    return [(host, to) for to in overlay.secondary_neighbours(host)]
+    return [(host, to) for to in secondary_neighbours(overlay, host)]
 
 
 def cib_set_messages(overlay: StructuredCyclicOverlay, host: ScotBroker, subscribers: Collection[ScotBroker]) -> Links:
     """Return the links of the messages that set bits of a publisher's vector: at most one from each other cluster."""
     clusters = {subscriber.cluster for subscriber in subscribers} - {host.cluster}
-    return [(from_, host) for from_ in overlay.secondary_neighbours(host) if from_.cluster in clusters]
+    return [(from_, host) for from_ in secondary_neighbours(overlay, host) if from_.cluster in clusters]
 
 
 def broadcast_subscription(overlay: StructuredCyclicOverlay, host: ScotBroker) -> Links:
@@ -56,7 +57,7 @@ def broadcast_subscription(overlay: StructuredCyclicOverlay, host: ScotBroker) -
     waiting: deque[tuple[ScotBroker, ScotBroker | None]] = deque([(host, None)])
     while waiting:
         at, came_from = waiting.popleft()
-        for to in overlay.primary_neighbours(at):
+        for to in primary_neighbours(overlay, at):
             if to != came_from:
                 links.append((at, to))
                 waiting.append((to, at))
@@ -75,7 +76,7 @@ def flood_advertisement(overlay: StructuredCyclicOverlay, host: ScotBroker) -> t
     waiting = deque([host])
     while waiting:
         at = waiting.popleft()
-        around = overlay.primary_neighbours(at) + overlay.secondary_neighbours(at)
+        around = primary_neighbours(overlay, at) + secondary_neighbours(overlay, at)
         for to in rng.sample(around, len(around)):
             if to == last_hop.get(at):
                 continue

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay
 from regraft.api.emulation import load_stock_data, measured_rtt_ms
 from regraft_lab.octopia.octopia_workload import PUBLISHER_COUNT, SUBSCRIBER_COUNT
+from regraft_lab.octopia.overlay_links import a_links, i_links
 
 Quotes = dict[str, list[tuple[float, float]]]  # Open and high by symbol, oldest first.
 SLICE = 0  # The time slice used of a file of delays.
@@ -69,7 +70,7 @@ class LinkDelays:
     def tree_from(self, host: ScotBroker) -> dict[ScotBroker, ScotBroker]:
         """Return the last hop at each broker of a flood from a host: the neighbour from which it arrives first."""
         graph: nx.Graph[ScotBroker] = nx.Graph()
-        for one, other in (*self.overlay.a_links(), *self.overlay.i_links()):
+        for one, other in (*a_links(self.overlay), *i_links(self.overlay)):
             graph.add_edge(one, other, weight=self.ms(one, other))
         paths = nx.single_source_dijkstra_path(graph, host)
         return {broker: path[-2] for broker, path in paths.items() if len(path) > 1}

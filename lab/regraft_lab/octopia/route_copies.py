@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from regraft.api.cyclic import ScotBroker, StructuredCyclicOverlay, clusters_of, vector_of, without
+from regraft_lab.octopia.overlay_links import primary_neighbours
 
 Load = Callable[[ScotBroker, ScotBroker], float]  # The congestion measure of the link from one broker to another.
 
@@ -68,7 +69,7 @@ class ScotRouter:
 
     def _target_a_links(self, at: ScotBroker, came_from: ScotBroker | None) -> tuple[ScotBroker, ...]:
         """Return the neighbours in the cluster, except the sender, that are or lead to targets."""
-        around = self._overlay.primary_neighbours(at)
+        around = primary_neighbours(self._overlay, at)
         return tuple(to for to in around if to != came_from and self._has_target(to, at))
 
     def _has_target(self, at: ScotBroker, came_from: ScotBroker) -> bool:

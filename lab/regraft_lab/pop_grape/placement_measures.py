@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from regraft.api.overlays import DeliverySets, Inventory
 from regraft.api.planning import ClosedWindow
 from regraft.api.trees import PublisherCosts, TreeConfiguration
+from regraft_lab.pop_grape.costs_of_homes import cost_at_per_s, loads_at_per_s
 
 Floats = NDArray[np.float64]
 Homes = Mapping[str, str]
@@ -107,8 +108,8 @@ def _cost_and_rates(
     cost, rates, span_s = 0.0, np.zeros(len(tree.brokers)), 0.0
     for homes, sets in by_homes.items():
         costs, length_s = PublisherCosts(tree, inventory, sets), sum(each.span_s for each in sets)
-        cost += costs.cost_at_per_s(dict(homes)) * length_s
-        rates += costs.loads_at_per_s(dict(homes)) * length_s
+        cost += cost_at_per_s(costs, dict(homes)) * length_s
+        rates += loads_at_per_s(costs, dict(homes)) * length_s
         span_s += length_s
     return cost / span_s, rates / span_s
 

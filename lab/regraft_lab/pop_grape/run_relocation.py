@@ -17,6 +17,7 @@ from regraft.api.programs import Figure
 from regraft.api.trees import PublisherCosts, bootstrap_tree
 from regraft_lab.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
 from regraft_lab.pop_grape.compare_relocation import Comparison, distributed_figures
+from regraft_lab.pop_grape.costs_of_homes import cost_at_per_s
 from regraft_lab.pop_grape.count_window import WorkloadCounter
 from regraft_lab.pop_grape.distributed_runs import STATIC, TRIGGERS, VARIANTS
 from regraft_lab.pop_grape.observe_placement import WINDOW_MS, observe_placement
@@ -88,7 +89,7 @@ def _place(
                 homes,
                 rounds,
                 *_moved(inventory, workload.homes, homes),
-                costs.cost_at_per_s(homes),
+                cost_at_per_s(costs, homes),
             )
         )
         report_work(RUN_WORK)

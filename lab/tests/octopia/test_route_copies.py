@@ -14,6 +14,7 @@ from regraft_lab.octopia.count_routing import (
     deliver,
     flood_advertisement,
 )
+from regraft_lab.octopia.overlay_links import a_links, i_links
 from regraft_lab.octopia.route_copies import ScotRouter
 
 THRESHOLD = 10.0
@@ -102,7 +103,7 @@ def overloads(draw: st.DrawFn) -> tuple[StructuredCyclicOverlay, ScotRouter, set
     tree = [(f"r{draw(st.integers(0, each - 1))}", f"r{each}") for each in range(1, regions)]
     overlay = scot_overlay(tree, draw(st.integers(1, 5)))
     brokers = st.sampled_from(overlay.brokers())
-    both = [*overlay.a_links(), *overlay.i_links()]
+    both = [*a_links(overlay), *i_links(overlay)]
     links = both + [(other, one) for one, other in both]
     if draw(st.booleans()):
         found = set(links)
@@ -117,7 +118,7 @@ def test_each_target_is_reached_once_whatever_is_overloaded(
 ) -> None:
     """No broker is visited twice, so there are no loops, and all copies use links of the overlay."""
     overlay, router, overloaded = drawn
-    links = {frozenset(each) for each in (*overlay.a_links(), *overlay.i_links())}
+    links = {frozenset(each) for each in (*a_links(overlay), *i_links(overlay))}
     for delivery in routed(router, overloaded):
         assert len(delivery.reached) == len(set(delivery.reached))
         assert router.targets <= set(delivery.reached)

@@ -13,10 +13,11 @@ import pytest
 from regraft.api.cyclic import ScotBroker
 from regraft_lab.octopia.count_routing import LastHops, flood_advertisement
 from regraft_lab.octopia.octopia_workload import paper_overlay
+from regraft_lab.octopia.overlay_links import a_links, i_links
 from regraft_lab.octopia.route_trees import BoundTrees
 
 OVERLAY = paper_overlay()
-GRAPH: nx.Graph[ScotBroker] = nx.Graph([*OVERLAY.a_links(), *OVERLAY.i_links()])
+GRAPH: nx.Graph[ScotBroker] = nx.Graph([*a_links(OVERLAY), *i_links(OVERLAY)])
 THRESHOLD = 10.0
 
 

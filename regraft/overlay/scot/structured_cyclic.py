@@ -1,16 +1,14 @@
 """Structured cyclic overlays (Shafique): the cartesian product of a tree and a complete graph.
 
 Each node of the complete graph is a cluster, a copy of the tree; each node of the tree is a region, whose brokers are
-all linked to each other. In: a tree and a number of clusters. Out: brokers, links and neighbours. Routing does not
-belong here.
+all linked to each other. In: a tree and a number of clusters. Out: brokers and ways. Routing does not belong here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -50,18 +48,6 @@ class StructuredCyclicOverlay:
         """Return all brokers, cluster by cluster."""
         return [ScotBroker(region, cluster) for cluster in range(self.cluster_count) for region in self.regions]
 
-    def a_links(self) -> Iterator[tuple[ScotBroker, ScotBroker]]:
-        """Yield the links within clusters, each once."""
-        for cluster in range(self.cluster_count):
-            for one, other in self.tree.edges:
-                yield ScotBroker(one, cluster), ScotBroker(other, cluster)
-
-    def i_links(self) -> Iterator[tuple[ScotBroker, ScotBroker]]:
-        """Yield the links between clusters, each once."""
-        for region in self.regions:
-            for one, other in combinations(range(self.cluster_count), 2):
-                yield ScotBroker(region, one), ScotBroker(region, other)
-
     def are_linked(self, regions: Collection[str]) -> bool:
         """Return True if some regions are connected by links between them."""
         import networkx as nx
@@ -73,15 +59,6 @@ class StructuredCyclicOverlay:
         import networkx as nx
 
         return list(nx.shortest_path(self.tree, region, other))
-
-    def primary_neighbours(self, broker: ScotBroker) -> list[ScotBroker]:
-        """Return the neighbours in the broker's cluster, by region."""
-        return [ScotBroker(region, broker.cluster) for region in sorted(self.tree.neighbors(broker.region))]
-
-    def secondary_neighbours(self, broker: ScotBroker) -> list[ScotBroker]:
-        """Return the neighbours in the broker's region, by cluster."""
-        others = (cluster for cluster in range(self.cluster_count) if cluster != broker.cluster)
-        return [ScotBroker(broker.region, cluster) for cluster in others]
 
 
 def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> StructuredCyclicOverlay:

@@ -113,12 +113,6 @@ class PublisherCosts:
         loads[path[0]] = self.published_per_s[place]
         return np.asarray(loads)
 
-    def cost_at_per_s(self, homes: Mapping[str, str]) -> float:
-        """Return the cost of all publishers at these homes. Raises KeyError if a publisher has none."""
-        if homeless := set(self.publishers) - homes.keys():
-            raise KeyError(min(homeless))
-        return float(self.costs_at_per_s(homes).sum())
-
     def costs_at_per_s(self, homes: Mapping[str, str]) -> Floats:
         """Return the cost of each publisher at these homes, shape (publishers,); 0 for one that has none."""
         placed = [(place, homes[name]) for place, name in enumerate(self.publishers) if name in homes]
@@ -126,13 +120,6 @@ class PublisherCosts:
         costs_per_s = np.zeros(len(self.publishers))
         costs_per_s[rows] = self.costs_per_s[rows, brokers]
         return costs_per_s
-
-    def loads_at_per_s(self, homes: Mapping[str, str]) -> Floats:
-        """Return the notifications that pass each broker with these homes. Raises KeyError if a publisher has none."""
-        loads = np.zeros(len(self.brokers))
-        for publisher in self.publishers:
-            loads += self.loads_per_s(publisher, homes[publisher])
-        return loads
 
     @property
     def _length_s(self) -> float:
