@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from regraft.schemas.bounds import SEQUENCE_MAX, TIME_MS_MAX, Name, NameOrNone, Text, TimeMs
 from regraft.schemas.order import Order
+from regraft.schemas.same_fields import like
 from regraft.schemas.texts import shortened
 
 
@@ -73,21 +74,13 @@ class GivenOrder(Struct, frozen=True):
         written_ms = min(max(self.written_ms, 0), TIME_MS_MAX)
         if order is None:
             return AuditEntry(self.key, "", "", "", outcome, why, now_ms, 0, written_ms, self.offset)
-        return AuditEntry(
-            subject=order.subject,
-            kind=order.kind,
-            by=order.by,
-            reason=order.reason,
+        return like(
+            AuditEntry,
+            order,
             outcome=outcome,
             why=why,
             time_ms=now_ms,
             ordered_ms=order.time_ms,
             written_ms=written_ms,
             offset=self.offset,
-            source=order.source,
-            key_name=order.key_name,
-            nonce=order.nonce,
-            plan_digest=order.plan_digest,
-            until_ms=order.until_ms,
-            evacuate=order.evacuate,
         )

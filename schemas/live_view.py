@@ -14,6 +14,7 @@ from msgspec import Struct
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.order_book import OrdersInForce
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
+from regraft.schemas.same_fields import like
 from regraft.schemas.shown_state import CostPoint, DecisionTimes, ShownFleet, ShownLimits
 
 VIEW_VERSION = 1
@@ -348,7 +349,7 @@ def decode_view(text: bytes) -> LiveView:
 
 def encode_keys(view: LiveView) -> dict[str, bytes]:
     """Return the view in parts: the JSON text of each of VIEW_KEYS."""
-    counts = ViewCounts(**{name: getattr(view, name) for name in ViewCounts.__struct_fields__})
+    counts = like(ViewCounts, view)
     return {part: msgspec.json.encode(getattr(view, part)) for part in PARTS} | {COUNTS: msgspec.json.encode(counts)}
 
 

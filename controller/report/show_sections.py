@@ -31,6 +31,7 @@ from regraft.schemas.live_view import (
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan, Proposal
 from regraft.schemas.plan_life import LIFE
+from regraft.schemas.same_fields import like
 from regraft.schemas.shown_state import ShownFleet, ShownMember, ShownRepair
 from regraft.schemas.state import QueueState
 
@@ -57,14 +58,12 @@ def shown_fleet(state: LoopState, now_ms: int) -> ShownFleet:
 
 def _shown_member(member: Member, in_overlay: bool) -> ShownMember:
     place = None if member.facts is None else member.facts.position
-    return ShownMember(
-        broker=member.broker,
+    return like(
+        ShownMember,
+        member,
         state=str(member.state),
-        since_ms=member.since_ms,
-        reason=member.reason,
         in_overlay=in_overlay,
         deaths=len(member.deaths_ms),
-        returns_ms=member.returns_ms,
         position=None if place is None else (place.x, place.y),
     )
 
@@ -118,17 +117,10 @@ def shown_configuration(configuration: OverlayConfiguration) -> ShownConfigurati
 def shown_window(window: ClosedWindow) -> ShownWindow:
     """Return what a window holds and what it lacks."""
     interests, ends = window.interests, {(queue.broker, queue.peer) for queue in window.queues}
-    return ShownWindow(
-        start_ms=window.start_ms,
-        end_ms=window.end_ms,
+    return like(
+        ShownWindow,
+        window,
         notifications=window.sets.notification_count,
-        epoch_min=window.epoch_min,
-        epoch_max=window.epoch_max,
-        is_complete=window.is_complete,
-        error=window.error,
-        short_brokers=window.short_brokers,
-        client_changes=window.client_changes,
-        late_rows=window.late_rows,
         queue_length_max=max((queue.queue_length_max for queue in window.queues), default=0),
         rtt_ms_max=max((rtt.rtt_ms_min for rtt in window.rtts if (rtt.broker, rtt.peer) in ends), default=None),
         users=None if interests is None else interests.user_count,
@@ -183,82 +175,48 @@ def _shown_link(pair: tuple[str, str], ends: list[QueueState], rtt_ms: float | N
 
 def shown_plan(plan: Plan) -> ShownPlan:
     """Return a plan without its target, which follows from the bootstrap and the changes."""
-    return ShownPlan(
+    return like(
+        ShownPlan,
+        plan,
         **_changes(plan, plan.has_places),
-        plan=plan.plan,
-        epoch_from=plan.epoch_from,
-        epoch_to=plan.epoch_to,
-        window_end_ms=plan.window_end_ms,
         proposals=tuple(shown_proposal(one, plan.has_places) for one in plan.proposals),
-        cost_before_per_s=plan.cost_before_per_s,
-        cost_predicted_per_s=plan.cost_predicted_per_s,
-        phase=plan.phase,
         history=tuple(ShownPhase(one.phase, one.time_ms, one.reason) for one in plan.history),
-        undoes=plan.undoes,
-        cost_observed_per_s=plan.cost_observed_per_s,
-        control_messages=plan.control_messages,
         refused=tuple(shown_proposal(one, plan.has_places) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
-        sample_share=plan.sample_share,
-        gain_error_per_s=plan.gain_error_per_s,
         digest=plan.approval_digest if LIFE[plan.phase].orders else "",  # There are no orders about the others.
     )
 
 
 def shown_proposal(proposal: Proposal, has_places: bool) -> ShownProposal:
     """Return a proposal with at most MOVES_SHOWN_MAX of its moves."""
-    return ShownProposal(
-        **_changes(proposal, has_places),
-        planner=proposal.planner,
-        cost_before_per_s=proposal.cost_before_per_s,
-        cost_after_per_s=proposal.cost_after_per_s,
-        price_per_s=proposal.price_per_s,
-        reason=proposal.reason,
-        verdict=proposal.verdict,
-        verdict_reason=proposal.verdict_reason,
-        gain_observed_per_s=proposal.gain_observed_per_s,
-        gain_error_per_s=proposal.gain_error_per_s,
-    )
+    return like(ShownProposal, proposal, **_changes(proposal, has_places))
 
 
 def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
     """Return what a shadow planner has done so far: its overlay, plans and refusals."""
     overlay = shown_configuration(shadow.overlay)
-    return ShownShadow(
+    return like(
+        ShownShadow,
+        shadow,
         plans=shadow.plans_made,
         plans_taken_back=shadow.plans_rolled_back,
-        links_exchanged=shadow.links_exchanged,
         publishers_moved=shadow.moved["publishers"],
         users_moved=shadow.moved["users"],
-        id_moves=shadow.id_moves,
         homes=shadow.homes_moved,
         links=overlay.links,
         ring=overlay.ring,
         regions=overlay.regions,
         region_links=overlay.region_links,
-        epoch_start=shadow.epoch_start,
         refusals=dict(shadow.refusals),
-        errors=shadow.errors,
-        error_text=shadow.error_text,
-        last_plans=tuple(
-            ShadowPlan(
-                **_changes(plan, plan.has_places),
-                window_end_ms=plan.window_end_ms,
-                cost_before_per_s=plan.cost_before_per_s,
-                cost_predicted_per_s=plan.cost_predicted_per_s,
-                cost_observed_per_s=plan.cost_observed_per_s,
-            )
-            for plan in shadow.plans
-        ),
+        last_plans=tuple(like(ShadowPlan, plan, **_changes(plan, plan.has_places)) for plan in shadow.plans),
     )
 
 
 def shown_decision(decision: Decision, has_places: bool) -> ShownDecision:
     """Return what a decision chose and refused."""
-    return ShownDecision(
-        window_end_ms=decision.window_end_ms,
+    return like(
+        ShownDecision,
+        decision,
         plan=None if decision.plan is None else shown_plan(decision.plan),
-        state_verdict=decision.state_verdict,
-        state_reason=decision.state_reason,
         refused=tuple(shown_proposal(one, has_places) for one in decision.refused[:REFUSALS_SHOWN_MAX]),
     )
 
