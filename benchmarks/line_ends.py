@@ -5,13 +5,11 @@ In: the name of a kind. Out: servers with their ports for clients and for connec
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -180,27 +178,6 @@ def start_rabbit(name: str, directory: Path, remote: int | None = None) -> Serve
     from benchmarks import rabbit_ends
 
     return rabbit_ends.start_rabbit(name, directory, remote)
-
-
-async def relink(
-    kind: str, name: str, directory: Path, server: Killable, present: Sequence[int], wanted: Sequence[int]
-) -> Killable:
-    """Relink a server from the ``present`` ports to the ``wanted`` ones; return its process, which may be a new one."""
-    if kind == RABBIT:
-        from benchmarks.rabbit_ends import federate
-
-        await asyncio.to_thread(federate, name, directory, present, wanted)
-        return server
-    assert isinstance(server, subprocess.Popen)
-    file = directory / f"{name}.conf"
-    file.write_text(file.read_text().replace(links_text(kind, name, *present), links_text(kind, name, *wanted)))
-    if kind == "nats":
-        server.send_signal(signal.SIGHUP)
-        return server
-    server.terminate()  # Mosquitto reads bridges only when it starts.
-    server.wait()
-    with (directory / f"{name}.log").open("ab") as printed:
-        return subprocess.Popen(server.args, stderr=printed)
 
 
 STARTS: dict[str, Callable[..., Server]] = {"nats": start_nats, "mqtt": start_mosquitto, RABBIT: start_rabbit}

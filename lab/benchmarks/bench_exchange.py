@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +24,7 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks.line_ends import NATIVE, STARTS, Killable, connector_of, end_at, relink
+from benchmarks.line_ends import NATIVE, RABBIT, STARTS, Killable, connector_of, end_at, links_text
 from regraft.api.emulation import LinkProxy
 from regraft.api.overlays import BrokerChange
 from regraft.api.programs import Figure, run_facts, write_figures
@@ -71,6 +73,27 @@ async def count_messages(kind: str, first: int, last: int, exchange: Exchange) -
 async def _later(exchange: Exchange) -> None:
     await asyncio.sleep(EXCHANGED_S)
     await exchange()
+
+
+async def relink(
+    kind: str, name: str, directory: Path, server: Killable, present: Sequence[int], wanted: Sequence[int]
+) -> Killable:
+    """Relink a server from the ``present`` ports to the ``wanted`` ones; return its process, which may be a new one."""
+    if kind == RABBIT:
+        from benchmarks.rabbit_ends import federate
+
+        await asyncio.to_thread(federate, name, directory, present, wanted)
+        return server
+    assert isinstance(server, subprocess.Popen)
+    file = directory / f"{name}.conf"
+    file.write_text(file.read_text().replace(links_text(kind, name, *present), links_text(kind, name, *wanted)))
+    if kind == "nats":
+        server.send_signal(signal.SIGHUP)
+        return server
+    server.terminate()  # Mosquitto reads bridges only when it starts.
+    server.wait()
+    with (directory / f"{name}.log").open("ab") as printed:
+        return subprocess.Popen(server.args, stderr=printed)
 
 
 async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> dict[str, int]:
