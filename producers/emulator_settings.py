@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.process.run_clock import RunClock
 from regraft.infra.process.serve_metrics import port_errors
-from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import EMULATED_KINDS, Chaos, OutageKind, outage_of
+from regraft.producers.reporting_settings import ReportingSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS, text_errors, with_texts
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
-from regraft.schemas.sampled_blocks import Sampling
-from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 EMULATED, NATS, MQTT, AMQP = "emulated", "nats", "mqtt", "amqp"
 REAL_BROKERS = (NATS, MQTT, AMQP)
@@ -36,17 +34,11 @@ def possible_outages(brokers: str) -> tuple[OutageKind, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class EmulatorSettings:
+class EmulatorSettings(ReportingSettings):
     """All settings of the emulator; brokers, links and service times are in the inventory."""
 
-    # Kafka servers as host:port.
-    bootstrap: str
-    # The brokers and costs to emulate, as JSON.
-    inventory_path: Path
     # Where the state of the run is written each second.
     status_file: Path | None = None
-    # Prefix of the topic names.
-    namespace: str = DEFAULT_NAMESPACE
     # Seed of every random choice.
     seed: int = 1
     brokers: Annotated[
@@ -67,14 +59,6 @@ class EmulatorSettings:
     # Length of a broker's queue beyond which notifications are dropped.
     queue_length_max: int = 10_000
     link_bytes_per_ms: Annotated[float | None, "bandwidth of a link in each direction, none for no limit"] = None
-    # Pause between two telemetry batches of a broker with news: twenty batches in a window of 5 s, so that one late
-    # batch does not make it incomplete. Longer on a faster clock, at most a second, as each is a Kafka record.
-    flush_ms: float = 250.0
-    # Length and grace of the job's windows, as in streaming: a broker without news sends at their ends, less between.
-    window_ms: int = 5_000
-    grace_ms: int = 2_000
-    # Pause between two polls for commands.
-    command_poll_ms: float = 20.0
     # How many probes per second all brokers together send over links that are not in the overlay, each broker in turn
     # to its 40 nearest peers, so that the controller knows what these links would cost; 0 for none. Default 40: each
     # of 40 brokers has probed all others within 40 s.
@@ -84,8 +68,6 @@ class EmulatorSettings:
     settle_s: float = 300.0
     # How long the end waits at most for the model to become quiet.
     drain_s_max: float = 60.0
-    # How long telemetry and results wait while Kafka is unreachable.
-    kafka_outage_s_max: float = 600.0
     # How many telemetry and result records may wait.
     kafka_buffer_records_max: int = 500_000
     outages: Annotated[
@@ -118,16 +100,8 @@ class EmulatorSettings:
     ] = ()
     # Time until neighbours notice a death, at least.
     outage_notice_ms: float = 2_000.0
-    metrics_port: Annotated[
-        int | None,
-        "port for /metrics, /health and /ready; none opens no port",
-    ] = None
-    # Host to listen on for metrics.
-    metrics_host: str = "127.0.0.1"
     # The run's clock; the wall clock unless a run is sped up.
     clock: RunClock = field(default_factory=RunClock)
-    # Kafka's TLS and SASL.
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
     agents: Annotated[
         tuple[str, ...],
         "the agents of the inventory for whose brokers it sends telemetry and answers commands; an absent agent "
@@ -143,28 +117,10 @@ class EmulatorSettings:
         "number of subscribers that each broker reports separately, those that receive most, so that they can "
         "be moved individually; each costs some additional cells. Default 0",
     ] = 0
-    # The share of all notifications that are reported in full.
-    sample_share: float = 1.0
-    # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
-    # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
-    sample_run: int = 4
-    # Over how many seconds deliveries of all other notifications are counted together: five times fewer cells, and a
-    # window of 5 s is the shortest that operators have reason to take. With other windows, a divisor of theirs.
-    sample_counts_s: int = 5
 
     def with_texts(self) -> EmulatorSettings:
         """Return the settings with the fields that their texts give."""
         return replace(with_texts(self, EMULATOR_TEXTS), workload=with_texts(self.workload, WORKLOAD_TEXTS))
-
-    @property
-    def sampling(self) -> Sampling:
-        """What brokers report in full."""
-        return Sampling.of(self.sample_share, self.sample_counts_s, self.sample_run)
-
-    @property
-    def heartbeats(self) -> HeartbeatRule:
-        """Which batches without news a broker sends."""
-        return HeartbeatRule(self.flush_ms, self.window_ms, self.grace_ms)
 
     @property
     def kafka(self) -> KafkaAccess:

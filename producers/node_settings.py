@@ -11,30 +11,22 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
-from regraft.infra.kafka.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.process.serve_metrics import port_errors
 from regraft.producers.connector_settings import ConnectorSettings
-from regraft.producers.emulator.due_heartbeats import HeartbeatRule
+from regraft.producers.reporting_settings import ReportingSettings
 from regraft.schemas.safe_names import safe_name
-from regraft.schemas.sampled_blocks import Sampling
-from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
 GROUP_LENGTH_MAX = 60  # Of its form in a subscription's name, where most bytes but letters take three characters.
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSettings:
+class NodeSettings(ReportingSettings):
     """All settings of one node: which broker it is, the real broker next to it, and where other nodes listen."""
 
-    # Kafka servers as host:port.
-    bootstrap: str
-    # The brokers and costs, as JSON, the same for all nodes.
-    inventory_path: Path
     # Where its state is written each second.
     status_file: Path
-    # Prefix of the topic names.
-    namespace: str = DEFAULT_NAMESPACE
     broker: Annotated[str | None, "this node's broker in the inventory"] = None
     connector: Annotated[
         str | None,
@@ -87,49 +79,14 @@ class NodeSettings:
         "this node's certificate (PEM) for other nodes, with the broker's name as a DNS name",
     ] = None
     key_file: Annotated[Path | None, "private key of that certificate"] = None
-    # Pause between two telemetry batches of a node with news.
-    flush_ms: float = 250.0
-    # Length and grace of the job's windows, as in streaming: a node without news sends at their ends, less between. If
-    # the job has others, it may wait for the node for up to 1.25 s, but misses it in no window of two seconds or more.
-    window_ms: int = 5_000
-    grace_ms: int = 2_000
-    # Pause between two polls for commands.
-    command_poll_ms: float = 20.0
     # How much a peer may leave unacknowledged before notifications to it are dropped and counted.
     link_bytes_max: int = 64 << 20
     # Time without input after which a link is reopened.
     link_silence_ms_max: float = 5_000.0
-    # How long telemetry and results wait while Kafka is unreachable.
-    kafka_outage_s_max: float = 600.0
     # How many telemetry and result records may wait.
     kafka_buffer_records_max: int = 100_000
-    metrics_port: Annotated[
-        int | None,
-        "port for /metrics, /health and /ready; none opens no port",
-    ] = None
-    # Host to listen on for metrics.
-    metrics_host: str = "127.0.0.1"
     # The settings of each kind of connector, by its name; one that is missing has its defaults.
     connectors: Mapping[str, ConnectorSettings] = field(default_factory=dict)
-    # Kafka's TLS and SASL.
-    security: KafkaSecurity = field(default_factory=KafkaSecurity)
-    # The share of all notifications that are reported in full.
-    sample_share: float = 1.0
-    # How many consecutive notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it
-    # publishes in a second. Default 4: longer runs save more for busy publishers, short ones show more of slow ones.
-    sample_run: int = 4
-    # Over how many seconds deliveries of all other notifications are counted together, as in the emulator.
-    sample_counts_s: int = 5
-
-    @property
-    def sampling(self) -> Sampling:
-        """What brokers report in full."""
-        return Sampling.of(self.sample_share, self.sample_counts_s, self.sample_run)
-
-    @property
-    def heartbeats(self) -> HeartbeatRule:
-        """Which batches without news the node sends."""
-        return HeartbeatRule(self.flush_ms, self.window_ms, self.grace_ms)
 
     @property
     def kafka(self) -> KafkaAccess:
