@@ -69,6 +69,18 @@ class Situation:
     are_links_priced: bool = True
 
     @property
+    def is_traffic_new(self) -> bool:
+        """Return True if traffic has changed less than a mean lifetime of a subscription ago."""
+        if self.changed_since_ms is None or self.memory_s is None:
+            return False
+        return self.state.newest.end_ms - self.changed_since_ms <= self.memory_s * 1000
+
+    @property
+    def memory_s(self) -> float | None:
+        """How long windows show the same subscriptions; None with a register, as then only rates vary."""
+        return None if self.kind.NEEDS_REGISTER else self.subscription_lifetime_s
+
+    @property
     def recently(self) -> Situation | None:
         """The same situation with the recent windows only; None if that would be all of them."""
         windows = self.state.windows
@@ -191,13 +203,8 @@ def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> Me
 
 def gain_error_per_s(before: Reached, after: Reached, situation: Situation) -> float | None:
     """Return the standard error of what a change saves per second, or None if the spans do not show it."""
-    error = gain_shares(before, after, _memory_s(situation)).error * before.cost_per_s
+    error = gain_shares(before, after, situation.memory_s).error * before.cost_per_s
     return error if math.isfinite(error) else None
-
-
-def _memory_s(situation: Situation) -> float | None:
-    """Return how long windows show the same subscriptions; None with a register, as then only rates vary."""
-    return None if situation.kind.NEEDS_REGISTER else situation.subscription_lifetime_s
 
 
 def judge_change(
@@ -218,11 +225,11 @@ def judge_change(
             Verdict.GAIN_WITHIN_NOISE,
             f"saves {figure(proposal.gain_per_s)}/s, but must save at least {figure(floor_per_s)}/s",
         )
-    choices = situation.kind.choices_in(proposal)
+    choices, factor, alternatives = situation.kind.choices_in(proposal), settings.change_noise_factor, 1
     if _is_tabu(proposal, situation, settings):
-        alternatives = situation.kind.alternatives_to(proposal)
-        return _judge_gain(before, after, situation, settings.noise_factor, alternatives, choices)
-    return _judge_gain(before, after, situation, settings.change_noise_factor, choices=choices)
+        factor, alternatives = settings.noise_factor, situation.kind.alternatives_to(proposal)
+    looks = _looks(before, after, situation, factor, at_present=situation.is_traffic_new)
+    return _judge_gain(looks, factor, alternatives, choices)
 
 
 def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:
@@ -238,23 +245,31 @@ def judge_chance(
 ) -> tuple[Verdict, str] | None:
     """Return why chance alone could explain the whole plan's gain, or None if it could not.
 
-    The planner has selected the best of many changes; the best of as many worthless ones must not pass.
+    The planner has selected the best of many changes; the best of as many worthless ones must not pass. While traffic
+    is new, it suffices that the plan pays while the present subscriptions last.
     """
-    alternatives = max(situation.kind.alternatives_to(one) for one in chosen)
-    return _judge_gain(start, reached, situation, settings.noise_factor, alternatives)
+    alternatives, factor = max(situation.kind.alternatives_to(one) for one in chosen), settings.noise_factor
+    saved_per_s = start.cost_per_s - reached.cost_per_s
+    at_present = situation.is_traffic_new and _pays_while_new(saved_per_s, situation, settings)
+    return _judge_gain(_looks(start, reached, situation, factor, at_present=at_present), factor, alternatives)
+
+
+def _pays_while_new(saved_per_s: float, situation: Situation, settings: DecisionSettings) -> bool:
+    """Return True if a plan pays its transition cost before the present subscriptions have ended, on average."""
+    lifetime_s = situation.memory_s or 0.0
+    return saved_per_s * lifetime_s > situation.price_per_s * settings.pay_back_within_s(lifetime_s)
 
 
 def _judge_gain(
-    before: Reached, after: Reached, situation: Situation, factor: float, alternatives: int = 1, choices: int = 1
+    looks: Iterator[tuple[MeanGain, str]], factor: float, alternatives: int = 1, choices: int = 1
 ) -> tuple[Verdict, str] | None:
-    """Return why chance alone could explain a gain, or None if it could not.
+    """Return why chance alone could explain a gain, or None if it exceeds chance in one of the looks.
 
-    It must exceed chance in time or across publishers: in time, spans that subscriptions outlive are hardly more than
-    one observation, and a gain that grows looks like noise. The two looks are not charged as two choices: worthless
-    gains pass one of them more rarely than nominal (``tests/controller/decide/test_gain_noise_replayed.py``).
+    These are not charged as several choices: worthless gains pass in time or across publishers more rarely than nominal
+    (``tests/controller/decide/test_gain_noise_replayed.py``).
     """
     refused = []
-    for gain, where in _looks(before, after, situation, factor):
+    for gain, where in looks:
         limit = gain.limit(factor, alternatives, choices)
         if gain.mean > limit:
             return None
@@ -263,11 +278,21 @@ def _judge_gain(
     return Verdict.GAIN_WITHIN_NOISE, min(refused)[1]
 
 
-def _looks(before: Reached, after: Reached, situation: Situation, factor: float) -> Iterator[tuple[MeanGain, str]]:
-    """Yield the gain in time, and across publishers if that is asked for: costing them takes longer."""
-    memory_s = _memory_s(situation)
+def _looks(
+    before: Reached, after: Reached, situation: Situation, factor: float, *, at_present: bool
+) -> Iterator[tuple[MeanGain, str]]:
+    """Yield the gain in time, ``at_present`` for the present subscriptions, and across publishers if asked for.
+
+    In time, spans that subscriptions outlive are hardly more than one observation, and a gain that grows looks like
+    noise. The present subscriptions are known, so for them only what happens to be published is chance, and spans are
+    independent. That a gain rests on them is no objection while traffic is new: the overlay in force was chosen for
+    other traffic, so nothing speaks for it once they have ended. Costing publishers takes longest.
+    """
+    memory_s = situation.memory_s
     over_time = gain_shares(before, after, memory_s)
     yield over_time, f"on {over_time.freedom + 1} spans"
+    if at_present:
+        yield gain_shares(before, after, None), f"on {over_time.freedom + 1} spans of the present subscriptions"
     if factor and memory_s is not None and (costs := situation.kind.costs_by_publisher_per_s(before, after)):
         across = gain_across(*costs)
         yield across, f"across {across.freedom + 1} publishers"

@@ -298,6 +298,22 @@ def test_a_gain_that_most_publishers_share_passes_however_long_the_look_back() -
     assert judged_change(replace(calm, subscription_lifetime_s=lifetime_s), settings) is None
 
 
+def test_while_traffic_is_new_a_plan_may_rest_on_the_present_subscriptions() -> None:
+    """What one publisher publishes varies, so windows look alike in nothing; but who wants it now is certain."""
+    wanted = [WANTED, [*WANTED, *[{"b01", "b02"}] * 20]] * 6
+    windows = tuple(closed_window(TREE.brokers, sets, 1000 * place) for place, sets in enumerate(wanted))
+    seen = replace(CALM, state=TreeState(TREE, INVENTORY, windows), now_ms=12_500, subscription_lifetime_s=15.0)
+    new = replace(seen, changed_since_ms=0)
+    assert verdict_of(proposal_of(), seen)[0] is Verdict.GAIN_WITHIN_NOISE
+    assert verdict_of(proposal_of(), new)[0] is Verdict.ACCEPTED
+    assert verdict_of(proposal_of(), replace(new, changed_since_ms=-4_000))[0] is Verdict.GAIN_WITHIN_NOISE
+    saved_per_s = choose_proposals([proposal_of()], new, 1, SETTINGS).chosen[0].gain_per_s
+    share = 15.0 / SETTINGS.pay_back_within_s(15.0)
+    assert verdict_of(proposal_of(), replace(new, price_per_s=share * saved_per_s * 0.99))[0] is Verdict.ACCEPTED
+    dear = replace(new, price_per_s=share * saved_per_s * 1.01)
+    assert verdict_of(proposal_of(), dear)[0] is Verdict.GAIN_WITHIN_NOISE
+
+
 def judged_change(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
     before = situation.kind.reached(situation.state)
     after = before.after(proposal_of())
