@@ -36,7 +36,7 @@ from regraft.infra.process.measured_figures import Figure, run_facts, write_figu
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS
 
-DRIVER_MEMORY_MB = 2_048
+DRIVER_MEMORY_MB = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,8 @@ def _prepare_yardstick(directory: Path) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=int, default=8_000_000, help="Delivery cells to read, at least 4 million")
-    parser.add_argument("--records-per-trigger", type=int, default=20_000, help="bound of one micro-batch")
+    parser.add_argument("--cells", type=int, default=16_000_000, help="Delivery cells to read, at least 4 million")
+    parser.add_argument("--records-per-trigger", type=int, default=60_000, help="bound of one micro-batch")
     parser.add_argument("--driver-memory-mb", type=int, default=DRIVER_MEMORY_MB, help="heap of Spark's driver")
     parser.add_argument("--local", type=int, default=2, help="cores of Spark's local master, shards, Streams' threads")
     parser.add_argument("--executors", type=int, default=0, help="run the job on this many instead, one core each")

@@ -115,7 +115,7 @@ class StreamingSettings:
     records_per_trigger_max: Annotated[
         int,
         "maximum number of records in one micro-batch",
-    ] = 20_000
+    ] = 60_000
     records_per_broker_max: Annotated[int, "the same for each broker of the inventory, if that is more"] = 120
     shards: Annotated[
         int,

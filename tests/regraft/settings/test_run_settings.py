@@ -44,7 +44,7 @@ def test_flags_override_environment_file_and_default(tmp_path: Path, monkeypatch
     monkeypatch.setenv("REGRAFT_STREAMING__GRACE_MS", "1500")
     streaming = load_settings({"streaming": {"window_ms": 8000}}, file).streaming
     assert (streaming.window_ms, streaming.grace_ms, streaming.shards) == (8000, 1500, 9)
-    assert streaming.records_per_trigger_max == 20_000
+    assert streaming.records_per_trigger_max == 60_000
 
 
 def test_those_who_report_know_the_windows() -> None:
