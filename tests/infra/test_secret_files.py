@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,12 +13,11 @@ from regraft.infra.process.secret_files import open_files, open_text, warn_of_op
 
 
 @pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place() -> Iterator[Path]:
     """Return a directory that all may enter, as pytest's own are private."""
-    place = tmp_path_factory.mktemp("open")
-    for each in (place, *place.parents[:2]):
-        each.chmod(0o755)
-    return place
+    with TemporaryDirectory(dir="/tmp") as name:  # TMPDIR may lie in a private one.
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 @pytest.mark.parametrize(("mode", "is_open"), [(0o644, True), (0o604, True), (0o600, False), (0o440, False)])
