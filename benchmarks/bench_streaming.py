@@ -37,6 +37,7 @@ from regraft.infra.process.stack_error import StackError
 from regraft.schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS
 
 DRIVER_MEMORY_MB = 1_024
+STREAMS_MEMORY_MB = 2_048  # It is slower with less, and the job has memory of Python besides.
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def measure(
             if name == LOOP:
                 runs.run(LOOP, run_loop)
             else:
-                given = (name, class_path, sizes.cores, sizes.driver_memory_mb, directory)
+                given = (name, class_path, sizes.cores, STREAMS_MEMORY_MB, directory)
                 runs.run(name, run_streams, *given, has_markers=False)
         return figures_of(runs.measured, runs.written, runs.kafka_mb()), errors_of(runs.measured, runs.written)
 
