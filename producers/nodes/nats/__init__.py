@@ -1,1 +1,1 @@
-"""The connectors to NATS servers, at their leaf port and at their client port, and JetStream."""
+"""The connector to NATS servers, at their leaf port, and JetStream."""
