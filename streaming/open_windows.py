@@ -93,9 +93,9 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
     A row is late if its window was closed before this micro-batch.
     """
     still = {start_ms: list(segments) for start_ms, segments in state.open.items()}
-    charged, of_window = dict(state.charged), _by_window(rows.segments)
+    charged = dict(state.charged)
     late_rows = rows_over = 0
-    for start_ms, segments in of_window.items():
+    for start_ms, segments in rows.segments.items():
         count = sum(segment.places.size for segment in segments)
         if start_ms + window_ms <= state.closing.closed_ms:
             late_rows += count
@@ -109,13 +109,6 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
     charged = {start_ms: of_brokers for start_ms, of_brokers in charged.items() if start_ms in still}
     whole = WindowParts.joined(closed) if closed else None
     return Step(ShardState(closing, still, charged), whole, late_rows, rows_over)
-
-
-def _by_window(segments: Sequence[Segment]) -> dict[int, list[Segment]]:
-    of_window: dict[int, list[Segment]] = {}
-    for segment in segments:
-        of_window.setdefault(segment.window_start_ms, []).append(segment)
-    return of_window
 
 
 def _within_shares(

@@ -60,24 +60,23 @@ class PackedParts(Struct, frozen=True, array_like=True):
 
     def parts(self) -> list[bytes]:
         """Return the parts."""
-        data, ends = self.data(), np.cumsum(self.sizes())
-        return [data[end - size : end] for end, size in zip(ends.tolist(), self.sizes().tolist(), strict=True)]
+        data, sizes = self.data(), self.sizes()
+        return [data[end - size : end] for end, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)]
 
 
 class Segment(NamedTuple):
     """Parts of one window, and the places of their rows in the micro-batch."""
 
-    window_start_ms: int
     places: Longs
     parts: PackedParts
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ShardRows:
-    """Rows of one micro-batch for one shard: the times of all, and the parts of its own brokers'."""
+    """Rows of one micro-batch for one shard: the times of all, and the parts of its own brokers', by window."""
 
     times: RowTimes
-    segments: list[Segment]
+    segments: dict[int, list[Segment]]
 
 
 class PackedRows(Struct, frozen=True, array_like=True):
@@ -153,12 +152,12 @@ def unpack_rows(packed: Sequence[bytes]) -> ShardRows:
         joined("window_start_ms", "<i8"),
         joined("has_cells", "?"),
     )
-    segments: list[Segment] = []
+    segments: dict[int, list[Segment]] = {}
     before = 0
     for each in several:
         windows, own = np.frombuffer(each.window_start_ms, "<i8"), np.frombuffer(each.own, "?")
         for start_ms, places in _by_window(np.flatnonzero(own), windows):
-            segments.append(Segment(start_ms, places + before, each.parts[start_ms]))
+            segments.setdefault(start_ms, []).append(Segment(places + before, each.parts[start_ms]))
         before += windows.size
     return ShardRows(times, segments)
 

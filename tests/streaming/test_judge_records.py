@@ -33,7 +33,7 @@ from regraft.streaming.merge_parts import WindowParts, merge_parts
 from regraft.streaming.open_windows import parts_of_window
 from regraft.streaming.read_telemetry import LetterWriter, RowPacker, judge_of
 from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
-from regraft.streaming.shard_rows import PackedParts, ShardRows, unpack_rows
+from regraft.streaming.shard_rows import ShardRows, unpack_rows
 from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
 from tests.controller.windows.sampled_traffic import batches_of, draw_traffic
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
@@ -116,10 +116,12 @@ def windows_of(batch: pa.RecordBatch, job: StreamingSettings) -> list[WindowRows
 
 def parts_of_rows(rows: ShardRows) -> WindowParts:
     """Return the parts of the only shard."""
-    of_window: dict[int, list[PackedParts]] = {}
-    for segment in rows.segments:
-        of_window.setdefault(segment.window_start_ms, []).append(segment.parts)
-    return WindowParts.joined([parts_of_window(*of_one, WINDOW_MS) for of_one in of_window.items()])
+    return WindowParts.joined(
+        [
+            parts_of_window(start_ms, [segment.parts for segment in segments], WINDOW_MS)
+            for start_ms, segments in rows.segments.items()
+        ]
+    )
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
