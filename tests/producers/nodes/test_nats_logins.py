@@ -165,6 +165,17 @@ def test_a_server_that_wants_tls_before_it_speaks_is_reached(tmp_path: Path) -> 
 
 
 @pytest.mark.stack
+def test_a_client_port_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """Nodes used to connect there; the server calls their handshake unknown."""
+
+    async def go() -> None:
+        with NatsServer("b01", tmp_path) as server, pytest.raises(ConnectorError, match="leafnodes"):
+            await opened(connector_of(settings_for(tmp_path, server.url), "b01"))
+
+    run(go)
+
+
+@pytest.mark.stack
 def test_what_permissions_cut_is_said_and_counted(tmp_path: Path) -> None:
     """A leaf user may publish and receive only q.>: the node says so at the start, and counts what is denied."""
 
