@@ -69,6 +69,26 @@ class RootedTree:
         return path
 
     @cached_property
+    def siblings(self) -> tuple[tuple[Places, Places, Places], ...]:
+        """Each level, where its runs of siblings start, and the parent of each run."""
+        runs = []
+        for level in self.levels:
+            parents = self.parents[level]
+            starts = np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))
+            runs.append((level, starts, parents[starts]))
+        return tuple(runs)
+
+    @cached_property
+    def preorder(self) -> tuple[Places, Places]:
+        """Each broker's place in preorder, and the size of its subtree, itself included."""
+        sizes = np.rint(self.summed_below(np.ones(len(self.parents)))).astype(np.intp)
+        places = np.zeros(len(sizes), dtype=np.intp)
+        for level, starts, parents in self.siblings:
+            before, runs = np.cumsum(sizes[level]) - sizes[level], np.diff(np.append(starts, len(level)))
+            places[level] = np.repeat(places[parents] + 1 - before[starts], runs) + before
+        return places, sizes
+
+    @cached_property
     def paths_to_root(self) -> Places:
         """The path from each broker to the root, shape (brokers, longest path), padded with the root."""
         paths = [np.arange(len(self.parents), dtype=np.intp)]
@@ -79,9 +99,8 @@ class RootedTree:
     def summed_below(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return for each broker the sum over its subtree, itself included, along the last axis."""
         below = values.copy()
-        for level in reversed(self.levels):
-            starts = _first_siblings(self.parents[level])
-            below[..., self.parents[level][starts]] += np.add.reduceat(below[..., level], starts, axis=-1)
+        for level, starts, parents in reversed(self.siblings):
+            below[..., parents] += np.add.reduceat(below[..., level], starts, axis=-1)
         return below
 
     def rerooted(self, first: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -126,9 +145,8 @@ def wanted_repeatedly(
 
 def _sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
     below, above = words.copy(), np.zeros_like(words)
-    for level in reversed(tree.levels):
-        starts = _first_siblings(tree.parents[level])
-        below[tree.parents[level][starts]] |= np.bitwise_or.reduceat(below[level], starts, axis=0)
+    for level, starts, parents in reversed(tree.siblings):
+        below[parents] |= np.bitwise_or.reduceat(below[level], starts, axis=0)
     once, twice = words.copy(), np.zeros_like(words)  # Wanted by the broker or a child's subtree; by two of these.
     for children in tree.ranks:
         parents, wanted = tree.parents[children], below[children]
@@ -139,8 +157,3 @@ def _sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
         # What a child's subtree wants is wanted above it only if another one wants it as well.
         above[level] = above[parents] | twice[parents] | (once[parents] & ~below[level])
     return below, above
-
-
-def _first_siblings(parents: Places) -> Places:
-    """Return the start of each run of equal parents."""
-    return np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))

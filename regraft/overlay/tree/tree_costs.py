@@ -71,6 +71,7 @@ class TreeCosts:
         for number, (a, b) in enumerate(ends):
             self._peers[a][b] = 2 * number
             self._peers[b][a] = 2 * number + 1
+        self._rooted: RootedTree | None = None
         self._above: list[int] = self.rooted.parents.tolist()  # Next broker towards a root, which is its own.
         shape = (2 * len(ends), sets.words.shape[1])
         self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at or behind the far end of a directed link.
@@ -82,7 +83,8 @@ class TreeCosts:
         if self.kernels is None:
             self._count_words(np.arange(shape[1]), 1)
         else:
-            self._fill(self.kernels)
+            self._fill(self.kernels, *self._arrays())
+        self._add_costs()
 
     def copy(self) -> TreeCosts:
         """Return an independent copy, to try swaps on."""
@@ -91,7 +93,7 @@ class TreeCosts:
         copied.kernels = self.kernels
         copied.ends, copied.side, copied.thrice = self.ends.copy(), self.side.copy(), self.thrice.copy()
         copied._peers = [dict(peers) for peers in self._peers]
-        copied._above, copied._last = self._above.copy(), self._last
+        copied._above, copied._last, copied._rooted = self._above.copy(), self._last, self._rooted
         copied._loads = self._loads.copy()
         copied._crossings, copied._costs = self._crossings.copy(), self._costs.copy()
         return copied
@@ -165,7 +167,7 @@ class TreeCosts:
         changes nothing.
         """
         priced = self._priced(swap)
-        near, far, self._last = priced.near, priced.far, None
+        near, far, self._last, self._rooted = priced.near, priced.far, None, None
         self._costs = self._costs - priced.gains
         line = near + far[::-1]  # a ... i, then over the new link j ... b.
         freed = self._peers[near[0]].pop(far[0])
@@ -251,14 +253,12 @@ class TreeCosts:
                 self.side[np.ix_(down, chunk)] = below[children]
                 self.side[np.ix_(down ^ 1, chunk)] = above[children]
                 self.thrice[:, chunk] = thrice
-        self._add_costs()
 
-    def _fill(self, kernels: Kernels) -> None:
-        """Compute all counts by compiled loops."""
+    def _fill(self, kernels: Kernels, *arrays: Any) -> None:
+        """Compute counts of what is wanted by compiled loops; ``arrays`` are as :meth:`_arrays` returns them."""
         tree = self.rooted
         order = np.concatenate([np.zeros(1, dtype=np.intp), *tree.levels])
-        kernels.fill_tree(self.ends, order, tree.parents, *self._arrays())
-        self._add_costs()
+        kernels.fill_tree(self.ends, order, tree.parents, *arrays)
 
     def _arrays(self) -> tuple[Any, ...]:
         """Return what is wanted, how it is counted and all counts, as compiled loops take them."""
@@ -271,8 +271,10 @@ class TreeCosts:
 
     @property
     def rooted(self) -> RootedTree:
-        """The present tree, rooted at its first broker. O(brokers)."""
-        return RootedTree.of_peers([sorted(peers) for peers in self._peers])
+        """The present tree, rooted at its first broker. O(brokers), kept until a swap is made."""
+        if self._rooted is None:
+            self._rooted = RootedTree.of_peers([sorted(peers) for peers in self._peers])
+        return self._rooted
 
     def rooted_after(self, swap: LinkSwap) -> RootedTree:
         """Return the tree after a swap that leaves one, rooted at its first broker. O(brokers)."""
@@ -288,12 +290,30 @@ class TreeCosts:
         Cost O(brokers * columns).
         """
         self._last = None
-        self._count_words(columns, -1)
+        self._count(columns, -1)
         changed = self.sets.words.copy()
         changed[:, columns] = words
-        self.sets = replace(self.sets, words=changed)
+        self.sets = replace(self.weighted, words=changed)
         self.kernels = kernels_for(self.inventory, self.sets)
-        self._count_words(columns, 1)
+        self._count(columns, 1)
+        self._add_costs()
+
+    def _count(self, columns: Places, sign: int) -> None:
+        """Add some words of weighted sets to all counts (sign 1), or subtract them (-1)."""
+        if self.kernels is None:
+            self._count_words(columns, sign)
+            return
+        whole = self.weighted.whole
+        assert whole is not None, "kernels are for sets that they count exactly"
+        words = np.ascontiguousarray(self.sets.words[:, columns])
+        side, thrice = np.zeros((len(self.side), len(columns)), dtype=np.uint64), np.empty_like(words)
+        loads, crossings = np.zeros_like(self._loads), np.zeros_like(self._crossings)
+        wanted = words, np.ascontiguousarray(whole.weights[columns]), *whole[1:]
+        self._fill(self.kernels, *wanted, side, thrice, loads, crossings)
+        self._loads += sign * loads
+        self._crossings += sign * crossings
+        if sign > 0:
+            self.side[:, columns], self.thrice[:, columns] = side, thrice
 
     def _count_directions(self, broker: int) -> None:
         """Update what is wanted in at least two and three directions of a broker, itself being one."""

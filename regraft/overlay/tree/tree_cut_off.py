@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.overlay.cut_off import CutOff, DeliveryPairs
 from regraft.overlay.tree.link_sides import RootedTree
@@ -39,23 +38,10 @@ def _sums(brokers: Places, counts: Floats, size: int) -> Floats:
 
 def _meeting_points(rooted: RootedTree, sources: Places, targets: Places) -> Places:
     """Return for each pair the broker closest to the root on the path between them."""
-    places, sizes = _preorder(rooted)
+    places, sizes = rooted.preorder
     meeting, left = sources.copy(), np.arange(len(sources))
     while len(left):
         here, there = meeting[left], places[targets[left]]
         left = left[(there < places[here]) | (there >= places[here] + sizes[here])]
         meeting[left] = rooted.parents[meeting[left]]
     return meeting
-
-
-def _preorder(rooted: RootedTree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return each broker's place in preorder and the size of its subtree, itself included."""
-    sizes = np.rint(rooted.summed_below(np.ones(len(rooted.parents)))).astype(np.intp)
-    places = np.zeros(len(sizes), dtype=np.intp)
-    for level in rooted.levels:
-        parents = rooted.parents[level]
-        before = np.cumsum(sizes[level]) - sizes[level]
-        firsts = np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))
-        runs = np.diff(np.append(firsts, len(level)))
-        places[level] = places[parents] + 1 + before - np.repeat(before[firsts], runs)
-    return places, sizes
