@@ -8,7 +8,7 @@ from functools import cached_property
 import networkx as nx
 import numpy as np
 
-from regraft.controller.state.local_deliveries import deliveries_between
+from regraft.controller.state.local_deliveries import HandOvers
 from regraft.controller.state.overlay_state import ContentState
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.derived_values import derived_value, hand_on
@@ -60,7 +60,8 @@ class ScotState(ContentState):
             return None
         overlay = self.configuration
         index = {broker: slot for slot, broker in enumerate(overlay.brokers)}
-        return scot_cut_off(overlay, deliveries_between(self.windows, overlay.home_of, index).matrix_per_s(len(index)))
+        deliveries = HandOvers.of(self.windows, index).between(overlay.home_of, index)
+        return scot_cut_off(overlay, deliveries.matrix_per_s(len(index)))
 
     def with_configuration(self, configuration: ScotConfiguration) -> ScotState:
         """Return the same windows on another overlay; costs do not depend on homes."""

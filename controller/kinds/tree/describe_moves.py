@@ -40,10 +40,11 @@ def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
     priced, row = state.publisher_costs, state.inventory.index
     rates = [0.0, 0.0]
     delays = [0.0, 0.0]
-    count = 0
+    count, names = 0.0, state.inventory.brokers
     for move in moves:
-        deliveries = state.local_deliveries.get(move.client, {})
-        count += sum(deliveries.values())
+        targets, counts = state.hand_overs.of_publisher(move.client)
+        deliveries = dict(zip((names[target] for target in targets), counts.tolist(), strict=True))
+        count += float(counts.sum())
         for place, home in enumerate((move.home_from, move.home_to)):
             rates[place] += float(priced.message_rates_per_s[priced.place_of(move.client), row[home]])
             path_costs = _path_costs_from(state, home)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
-from regraft.controller.state.local_deliveries import deliveries_between
+from regraft.controller.state.local_deliveries import HandOvers
 from regraft.controller.state.overlay_state import ContentState
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cut_off import CutOff, DeliveryPairs
@@ -117,29 +117,24 @@ class TreeState(ContentState):
         return OverlayCosts(self.configuration, self.inventory, self.publisher_sets)
 
     @derived_value
-    def local_deliveries(self) -> dict[str, dict[str, int]]:
+    def hand_overs(self) -> HandOvers:
         """The number of hand-overs to subscribers, by publisher and broker."""
-        deliveries: dict[str, dict[str, int]] = {}
-        for window in self.windows:
-            for (publisher, broker), count in window.local_deliveries.items():
-                at_broker = deliveries.setdefault(publisher, {})
-                at_broker[broker] = at_broker.get(broker, 0) + count
-        return deliveries
+        return HandOvers.of(self.windows, self.inventory.index)
 
     @derived_value
     def deliveries(self) -> DeliveryPairs:
         """Hand-overs to subscribers at each broker of what is published at each."""
-        return deliveries_between(self.windows, self.configuration.home_of, self.inventory.index)
+        return self.hand_overs.between(self.configuration.home_of, self.inventory.index)
 
-    @cached_property
+    @property
     def horizon_s(self) -> float:
         """The total length of the windows in seconds, which full counts such as hand-overs cover."""
-        return max(sum(window.sets.span_s / window.sets.share for window in self.windows), 1e-9)
+        return self.hand_overs.length_s
 
     @cached_property
     def cut_off(self) -> CutOff | None:
         """What the death of each broker would cut off; publishers without known home are left out."""
-        return tree_cut_off(self.configuration, self.deliveries) if self.local_deliveries else None
+        return tree_cut_off(self.configuration, self.deliveries) if self.hand_overs.publishers else None
 
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
@@ -206,7 +201,7 @@ class TreeState(ContentState):
         newest = replace(self.newest, movable={**self.newest.movable, **moved})
         seen = TreeState(self.configuration, self.inventory, (*self.windows[:-1], newest))
         self._hand_on_deliveries(seen)
-        hand_on(self, seen, TreeState.local_deliveries, TreeState.publisher_costs)
+        hand_on(self, seen, TreeState.hand_overs, TreeState.publisher_costs)
         return seen
 
     @cached_property
@@ -241,7 +236,7 @@ class TreeState(ContentState):
     def with_configuration(self, configuration: TreeConfiguration) -> TreeState:
         """Return the same windows on another tree; what does not depend on it is not computed again."""
         seen = TreeState(configuration, self.inventory, self.windows)
-        hand_on(self, seen, TreeState.local_deliveries)
+        hand_on(self, seen, TreeState.hand_overs)
         if configuration.homes == self.configuration.homes:
             self._hand_on_deliveries(seen)
         if configuration.links == self.configuration.links:

@@ -118,10 +118,8 @@ class _PricedMoves:
         inventory = state.inventory
         self._names, subscribers_at = inventory.brokers, state.subscribers_at or {}
         self.counts = [subscribers_at.get(broker, 0) for broker in self._names]
-        handed_per_s = np.zeros(len(self._names))
-        for at_brokers in state.local_deliveries.values():
-            for broker, count in at_brokers.items():
-                handed_per_s[inventory.index[broker]] += count / state.horizon_s
+        handed = state.hand_overs
+        handed_per_s = np.bincount(handed.targets, handed.counts, len(self._names)) / handed.length_s
         links = group_move_changes_per_s(state.configuration, inventory, state.sets, state.configuration.home_of)
         changes = links + handed_per_s[:, None] * inventory.delay_cost
         if inventory.prices is not None:

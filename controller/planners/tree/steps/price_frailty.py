@@ -12,7 +12,6 @@ import numpy as np
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.overlay.cut_off import DeliveryPairs
 from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.overlay.tree.tree_cut_off import cut_off_below
 from regraft.schemas.arrays import Floats, Places
@@ -30,7 +29,7 @@ class FrailtyPrice:
     @classmethod
     def of(cls, state: TreeState, weight: float) -> FrailtyPrice | None:
         """Return the price for the traffic of a state; None if the weight is 0 or deliveries are unknown."""
-        if not weight or not state.local_deliveries:
+        if not weight or not state.hand_overs.publishers:
             return None
         return cls(state.inventory.brokers, state.deliveries, weight * state.tree_costs.cost_per_s)
 
@@ -63,21 +62,17 @@ class OverlayFrailty:
     @classmethod
     def of(cls, state: TreeState, weight: float) -> OverlayFrailty | None:
         """Return the price for the traffic of a state; None if the weight is 0 or deliveries are unknown."""
-        if not weight or not state.local_deliveries:
+        handed = state.hand_overs
+        if not weight or not handed.publishers:
             return None
-        index = state.inventory.index
-        handed = [
-            (place, index[broker], count)
-            for place, publisher in enumerate(state.publisher_sets.publishers)
-            for broker, count in state.local_deliveries.get(publisher, {}).items()
-            if broker in index
-        ]
-        publishers, targets, counts = np.array(handed, dtype=np.intp).reshape(-1, 3).T
+        place_of = {name: place for place, name in enumerate(state.publisher_sets.publishers)}
+        places = np.array([place_of.get(name, -1) for name in handed.publishers], dtype=np.intp)[handed.owners]
+        movable = places >= 0
         per_share = weight * state.overlay_costs.cost_per_s
-        names, length_s = state.inventory.brokers, state.horizon_s
-        return cls(names, publishers, targets, counts.astype(np.float64), length_s, per_share)
+        arrays = (places[movable], handed.targets[movable], handed.counts[movable])
+        return cls(state.inventory.brokers, *arrays, handed.length_s, per_share)
 
-    def price_per_s(self, overlay: OverlayCosts) -> float:
+    def price_per_s(self, tree: RootedTree, homes: Places) -> float:
         """Return the price of the share that the worst single death cuts off. Cost as for a cut-off."""
-        deliveries = DeliveryPairs(overlay.homes[self.publishers], self.targets, self.counts, self.length_s)
-        return self.per_share * cut_off_below(overlay.tree.rooted, self.brokers, deliveries).worst_share
+        deliveries = DeliveryPairs(homes[self.publishers], self.targets, self.counts, self.length_s)
+        return self.per_share * cut_off_below(tree, self.brokers, deliveries).worst_share
