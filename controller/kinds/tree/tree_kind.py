@@ -64,13 +64,14 @@ class TreeKind(PublisherKind[TreeConfiguration, TreeState, ReachedTree]):
     def costs_by_publisher_per_s(self, before: ReachedTree, after: ReachedTree) -> tuple[Floats, Floats] | None:
         """Return the cost on links of each publisher of the horizon; None if homes are unknown or access changes.
 
-        A publisher whose home is unknown costs 0: no change saves anything on it. Cost O(brokers * columns).
+        Publishers whose home is unknown are left out: no change saves anything on them. Cost O(brokers * words).
         """
         here, there = before.state, after.state
         if not here.can_move_publishers or not np.array_equal(here.access_by_span_per_s, there.access_by_span_per_s):
             return None
-        costs = [state.publisher_costs.costs_at_per_s(state.configuration.home_of) for state in (here, there)]
-        return costs[0], costs[1]
+        costs_per_s = here.costs_at_homes_per_s
+        here.hand_on_publishers(there)
+        return costs_per_s, there.costs_at_homes_per_s
 
     def judge_caps(self, before: ReachedTree, after: ReachedTree) -> Objection | None:
         """Return the refusal that names a broker that would get more links or notifications than its cap, or None."""

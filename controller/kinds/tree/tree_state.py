@@ -24,13 +24,15 @@ from regraft.overlay.sets.publisher_sets import PublisherSets
 from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.time_slices import time_slices
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.overlay_costs import OverlayCosts
+from regraft.overlay.tree.link_sides import RootedTree
+from regraft.overlay.tree.overlay_costs import HomeCosts, OverlayCosts
 from regraft.overlay.tree.publisher_costs import PublisherCosts
 from regraft.overlay.tree.swap_sequences import SwapCursor
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from regraft.schemas.agent_names import client_of, publishing_client
+from regraft.schemas.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +106,24 @@ class TreeState(ContentState):
         """The cost of each publisher at each home, over the horizon and in each span, on the configuration's tree."""
         return PublisherCosts(self.configuration, self.inventory, self.span_sets)
 
-    @cached_property
+    @derived_value
     def publisher_sets(self) -> PublisherSets:
         """The delivery sets of the whole horizon by publisher, for any homes; all fixed if publishers cannot move."""
         if not self.can_move_publishers:
             return PublisherSets.fixed(self.weighted)
         return PublisherSets.of([window.sets for window in self.windows], self.configuration.home_of)
+
+    @derived_value
+    def home_costs(self) -> HomeCosts:
+        """The cost of each publisher at each home over the horizon as a whole: cheaper than ``publisher_costs``."""
+        return HomeCosts(RootedTree.of(self.configuration), self.inventory, self.publisher_sets)
+
+    @property
+    def costs_at_homes_per_s(self) -> Floats:
+        """The cost of each of ``publisher_sets.publishers`` at its home, shape (publishers,)."""
+        home_of, index = self.configuration.home_of, self.inventory.index
+        homes = [index[home_of[name]] for name in self.publisher_sets.publishers]
+        return np.asarray(self.home_costs.costs_per_s[np.arange(len(homes)), homes])
 
     @cached_property
     def overlay_costs(self) -> OverlayCosts:
@@ -241,7 +255,16 @@ class TreeState(ContentState):
             self._hand_on_deliveries(seen)
         if configuration.links == self.configuration.links:
             hand_on(self, seen, TreeState.publisher_costs)
+        self.hand_on_publishers(seen)
         return seen
+
+    def hand_on_publishers(self, seen: TreeState) -> None:
+        """Give another tree on the same windows what is known of publishers, if the same ones have a home there."""
+        here, there = self.configuration, seen.configuration
+        if seen.windows is self.windows and here.homes and here.home_of.keys() == there.home_of.keys():
+            hand_on(self, seen, TreeState.publisher_sets)
+            if here.links == there.links:
+                hand_on(self, seen, TreeState.home_costs)
 
     def _hand_on_deliveries(self, seen: TreeState) -> None:
         hand_on(self, seen, TreeState.window_sets, TreeState.sets, TreeState.weighted, TreeState.interest)
