@@ -78,6 +78,11 @@ class PlanDraft:
         """Return True if nothing has been proposed."""
         return not self._chosen and not self._refused
 
+    @property
+    def saved_per_s(self) -> float:
+        """What the accepted proposals save together."""
+        return 0.0 if self._reached is None else self._start().cost_per_s - self._reached.cost_per_s
+
     def consider(self, proposals: Sequence[Proposal]) -> None:
         """Judge the proposals in order and accept those that pass every check."""
         if proposals and self._reached is None:

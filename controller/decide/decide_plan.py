@@ -19,12 +19,14 @@ from regraft.schemas.plan import Plan, Proposal, Verdict
 class Decision:
     """The outcome of one window: a plan or None, and every refused proposal.
 
+    ``pays``: the changes that chance does not explain one by one save more than a transition costs.
     ``state_verdict`` and ``state_reason`` are set if the state as a whole was refused; then no planner was asked.
     """
 
     window_end_ms: int
     plan: Plan | None = None
     refused: tuple[Proposal, ...] = ()
+    pays: bool = False
     state_verdict: Verdict | None = None
     state_reason: str = ""
 
@@ -34,8 +36,10 @@ def decide_plan(
 ) -> Decision:
     """Return the decision on the situation's newest window.
 
-    It considers the recent windows first, and all windows only if the recent ones lead to no plan. A plan found on all
-    windows must also save on the recent ones: traffic may be changing too slowly for a change to be detected.
+    It considers the recent windows first, and all windows only if changes would pay on the recent ones, but not beyond
+    chance. A plan found on all windows must also save on the recent ones: traffic may be changing too slowly for a
+    change to be detected. Where nothing pays on recent windows, hardly anything does on all of them, and searching them
+    costs as much again.
     """
     unusable = judge_state(situation, settings.decision)
     if unusable:
@@ -44,7 +48,7 @@ def decide_plan(
     if recently is None:
         return _decision(situation, planners, epoch_next, settings)
     on_recent = _decision(recently, planners, epoch_next, settings)
-    if on_recent.plan is not None:
+    if on_recent.plan is not None or not on_recent.pays:
         return on_recent
     on_all = _decision(situation, planners, epoch_next, settings)
     if on_all.plan is None or _saves(on_all.plan, recently):
@@ -83,7 +87,7 @@ def _decision(
         return Decision(end_ms)  # True of most windows of a settled overlay: skip costing each window.
     choice = draft.choice(epoch_next)
     plan = plan_of(choice, state) if choice.chosen else None
-    return Decision(end_ms, plan, choice.refused)
+    return Decision(end_ms, plan, choice.refused, pays=draft.saved_per_s > situation.price_per_s)
 
 
 def _saves(plan: Plan, situation: Situation) -> bool:
