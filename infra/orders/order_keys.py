@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +32,7 @@ from msgspec import structs
 
 from regraft.infra.process.stack_error import StackError
 from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.parse_text import parse_toml
 
 NAME_LENGTH_MAX = 100
 NAME_LINE = "Regraft-Key: "  # Names the holder, above the key in its file.
@@ -175,13 +175,13 @@ def load_signing_key(file: Path) -> SigningKey:
 def read_trusted_keys(file: Path) -> dict[str, TrustedKey]:
     """Return the trusted keys of a file by name. Raises OrderKeyError that names the first wrong entry."""
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        tables = parse_toml(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OrderKeyError(
             f"The trusted keys {file} cannot be read ({reason}): `regraft keys create` prints the line for each."
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise OrderKeyError(f"The trusted keys {file} are not TOML ({error}): one line for each key.") from error
     if len(tables) > KEYS_MAX:
         raise OrderKeyError(f"{file} holds {len(tables)} keys: at most {KEYS_MAX}.")

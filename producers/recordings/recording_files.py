@@ -5,7 +5,6 @@ Blocks and messages belong to :mod:`producers.recordings.read_recording`.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from regraft.producers.recordings.recording_format import (
     FormError,
     decode_header,
 )
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.registry import Schema
 
 PART_PATTERN = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})$")
@@ -90,7 +90,7 @@ def open_part(path: Path) -> RecordingPart:
     if INFO_KEY not in container.meta:
         raise RecordingError(f"{path} is an Avro file but not a recording of Regraft: it has no {INFO_KEY}.")
     try:
-        info = json.loads(container.meta[INFO_KEY])
+        info = parse_json(container.meta[INFO_KEY])
         if info["format"] > FORMAT_VERSION:
             raise RecordingError(
                 f"{path} was written by a newer version of Regraft ({info['version']}): its format is "

@@ -24,6 +24,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS
 from regraft.schemas.bounds import RECORD_BYTES_MAX
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.registry import Schema, latest_schema, schema_by_id
 from regraft.schemas.topics import DEAD_LETTERS, TELEMETRY, TOPICS
 
@@ -104,7 +105,7 @@ class Container:
         Raises FormError for a schema that this version does not know.
         """
         try:
-            ids = json.loads(self.meta[SCHEMA_IDS_KEY])
+            ids = parse_json(self.meta[SCHEMA_IDS_KEY])
             return (None, None, *(schema_by_id(int(schema_id)) for schema_id in ids))
         except KeyError as error:
             raise FormError(f"{error.args[0]}") from error
