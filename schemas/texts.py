@@ -34,6 +34,11 @@ def one_line(text: str) -> str:
     return UNCLEAN_ANYWHERE.sub(" ", text)
 
 
+def clean_lines(text: str) -> str:
+    """Return a text of several lines in which what others wrote does not control a terminal."""
+    return "\n".join(one_line(line) for line in text.split("\n"))
+
+
 def name_near(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return "did you mean ...?" with the nearest known name, or ``otherwise`` if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)

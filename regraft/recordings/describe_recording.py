@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.read_recording import Recording, open_recording
@@ -18,6 +19,7 @@ from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingB
 from regraft.producers.recordings.recorded_members import added_members
 from regraft.producers.recordings.recording_format import read_varint
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, header
+from regraft.schemas.texts import one_line
 from regraft.schemas.topics import TELEMETRY
 
 BROKERS_NAMED_MAX = 8
@@ -74,7 +76,7 @@ def recording_table(described: dict[str, Any]) -> Table:
             shown = ", ".join(f"{topic} {count}" for topic, count in value.items()) or "none"
         elif isinstance(value, list):
             shown = _span_text(value) if name == "epochs" else ", ".join(map(str, value))
-        table.add_row(name.replace("_", " "), str(shown))
+        table.add_row(name.replace("_", " "), Text(one_line(str(shown))))
     return table
 
 
