@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regraft.infra.process.stack_error import CallError
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.producers.recordings.recording_format import (
     FORMAT_VERSION,
@@ -99,7 +99,7 @@ def open_part(path: Path) -> RecordingPart:
         return RecordingPart(path, _info_of(info, container, path), container, container.schemas)
     except FormError as refusal:
         raise RecordingError(f"{path} cannot be read: {refusal}") from refusal
-    except (KeyError, TypeError, ValueError, InventoryError) as refusal:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as refusal:
         raise RecordingError(
             f"{path} is damaged: its description cannot be read ({type(refusal).__name__}: {refusal})."
         ) from refusal
@@ -113,7 +113,7 @@ def _info_of(info: dict[str, Any], container: Container, path: Path) -> Recordin
         version=str(info["version"]),
         commit=str(info["commit"]),
         topics=tuple(info["topics"]),
-        settings=dict(info["settings"]),
+        settings={str(name): dict(table) for name, table in info["settings"].items()},
         inventory=parse_inventory(container.meta[INVENTORY_KEY].decode(), f"the inventory in {path}"),
         part=int(info["part"]),
         previous=str(info["previous"]),

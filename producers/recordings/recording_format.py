@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, cast
@@ -354,6 +354,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         rest |= (byte & 0x7F) << shift
         shift += 7
     return (rest >> 1) ^ -(rest & 1), at
+
+
+def schema_of(record: RawRecord, schemas: Sequence[Schema | None]) -> Schema | None:
+    """Return the schema of a record's value. Raises FormError if the header does not list it."""
+    if record.branch >= len(schemas):
+        raise FormError(f"a value is of branch {record.branch} of {len(schemas)}")
+    return schemas[record.branch]
 
 
 def raw_records(data: bytes, count: int) -> Iterator[RawRecord]:
