@@ -2,6 +2,7 @@
 
 import io
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from regraft.infra.process.stack_error import StackError
 from regraft.inventories.source_error import SourceError
 from regraft.overlay.inventory import InventoryError
 from regraft.settings.run_settings import SettingsError
+from regraft.settings.settings_example import toml_text
 from tests.regraft.make_small_recording import SMALL
 
 CLEAR, RED_C1, MIRRORED = "\x1b[2J", "\x9b31m", "\u202e"
@@ -54,6 +56,14 @@ def test_a_recording_is_described_whatever_its_name(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.exception
     assert "[red] [2J[/blue].avro" in answer.stdout
     assert "\x1b" not in answer.stdout
+
+
+@pytest.mark.parametrize("sign", ["\x9b", "\u202e", "\u2028", "\x7f", "\x1b", "\n"])
+def test_settings_are_printed_as_toml_whatever_their_characters(sign: str) -> None:
+    """Escaped, they are read back unchanged."""
+    printed = toml_text(f"a{sign}b")
+    assert sign not in printed
+    assert tomllib.loads(f"value = {printed}") == {"value": f"a{sign}b"}
 
 
 def test_a_log_at_a_terminal_shows_names_without_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
