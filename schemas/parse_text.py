@@ -18,6 +18,14 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError(TOO_DEEP) from error
 
 
+def parse_json_object(text: str | bytes) -> dict[str, Any]:
+    """Return the object of a JSON text. Raises ValueError."""
+    document = parse_json(text)
+    if not isinstance(document, dict):
+        raise ValueError("it is not a JSON object")
+    return document
+
+
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the tables of a TOML text, whose integers have at most INTEGER_BITS. Raises ValueError."""
     try:

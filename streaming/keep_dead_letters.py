@@ -128,10 +128,10 @@ def read_position(settings: StreamingSettings) -> Position:
         return Position(None, 0)
     try:
         stored = parse_json(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        log.warning("dead_letters_kept_again", file=str(file), reason=str(error))
+        return Position(_places(stored["next_offsets"]), int(stored.get("read_ms", 0)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("dead_letters_kept_again", file=str(file), reason=repr(error))
         return Position(None, 0)
-    return Position(_places(stored["next_offsets"]), int(stored.get("read_ms", 0)))
 
 
 def _places(by_topic: Mapping[str, Mapping[str, int]]) -> Offsets:
