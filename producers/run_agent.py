@@ -7,7 +7,6 @@ inventory: nodes reach it through the brokers. Sessions belong to :mod:`producer
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import threading
 from contextlib import ExitStack
@@ -29,6 +28,7 @@ from regraft.producers.agents.client_session import ClientSession
 from regraft.producers.agents.nats_session import NatsSession
 from regraft.producers.nodes.node_setup import address_of
 from regraft.schemas.agent_names import AGENT_NAME_LENGTH_MAX, is_agent_name
+from regraft.schemas.parse_text import parse_json
 
 log = structlog.get_logger(__name__)
 
@@ -117,7 +117,7 @@ async def _run(
 def read_brokers(file: Path, ca_file: Path | None) -> dict[str, BrokerAddress]:
     """Return where clients of each broker connect; raise AgentError if the file does not say so."""
     try:
-        document = json.loads(file.read_text(encoding="utf-8-sig"))
+        document = parse_json(file.read_text(encoding="utf-8-sig"))
         if not isinstance(document, dict) or not document:
             raise ValueError("it is not a JSON object with brokers")
         urls = {str(name): urlsplit(str(url)) for name, url in document.items()}

@@ -49,6 +49,7 @@ from regraft.commands.members_command import members_app
 from regraft.commands.nodes_command import nodes_app
 from regraft.commands.orders_command import audit, pause
 from regraft.commands.plans_command import plans_app
+from regraft.commands.print_table import print_text
 from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import backup, recover
 from regraft.commands.replay_command import replay
@@ -317,17 +318,17 @@ def main() -> None:
         app()
     except SettingsError as error:
         for sentence in error.errors:
-            typer.echo(f"Invalid setting: {sentence}{'' if sentence.endswith('?') else '.'}", err=True)
+            print_text(f"Invalid setting: {sentence}{'' if sentence.endswith('?') else '.'}", err=True)
         sys.exit(EXIT_CALL)
     except (StackError, RegistryError) as error:
-        typer.echo(str(error), err=True)
+        print_text(str(error), err=True)
         sys.exit(EXIT_CALL if isinstance(error, CallError) else EXIT_FAILED)
     except ValueError as error:
         from regraft.overlay.inventory import InventoryError  # Imports numpy, which most commands do not need.
 
         if not isinstance(error, InventoryError):
             raise
-        typer.echo(str(error), err=True)
+        print_text(str(error), err=True)
         sys.exit(EXIT_CALL)
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
@@ -336,5 +337,5 @@ def main() -> None:
         typer.echo(describe_missing("This command", [extra]), err=True)
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        typer.echo(describe_os_error(error), err=True)
+        print_text(describe_os_error(error), err=True)
         sys.exit(EXIT_FAILED)

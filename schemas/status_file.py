@@ -40,10 +40,16 @@ class ReplaceablePath(Protocol):
 
 
 def replace_file(path: ReplaceablePath, text: str) -> None:
-    """Replace a file atomically, creating its directory if needed.
+    """Replace a file atomically, creating its directory if needed; a link's target, and no pipe or device.
 
     Raises OSError, for example on a full disk; the old content then stays, and no temporary file is left.
     """
+    if isinstance(path, Path):
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
+        if path.is_symlink():
+            path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:

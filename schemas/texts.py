@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from regraft.schemas.bounds import TEXT_LENGTH_MAX, UNCLEAN_ANYWHERE
+from regraft.schemas.bounds import TEXT_LENGTH_MAX, TIME_MS_MAX, UNCLEAN_ANYWHERE
 
 DIGITS = 4
 CUT = " ..."
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def figure(value: float) -> str:
@@ -34,6 +35,11 @@ def one_line(text: str) -> str:
     return UNCLEAN_ANYWHERE.sub(" ", text)
 
 
+def clean_lines(text: str) -> str:
+    """Return a text of several lines in which what others wrote does not control a terminal."""
+    return "\n".join(one_line(line) for line in text.split("\n"))
+
+
 def name_near(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return "did you mean ...?" with the nearest known name, or ``otherwise`` if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
@@ -48,14 +54,24 @@ def name_some(names: Sequence[str], most: int) -> str:
 
 def time_text(time_ms: int) -> str:
     """Return a time to the second, such as ``2026-11-25 19:06:15 UTC``."""
-    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return _moment(time_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def iso_text(time_ms: int) -> str:
+    """Return a time to the millisecond, such as ``2026-11-25T19:06:15.250+00:00``."""
+    return _moment(time_ms).isoformat(timespec="milliseconds")
 
 
 def window_name(end_ms: int) -> str:
     """Return the subject of events and alerts about the window that ends then: ``window-2026-11-25T19:06:15Z``."""
-    return datetime.fromtimestamp(end_ms // 1_000, UTC).strftime("window-%Y-%m-%dT%H:%M:%SZ")
+    return _moment(end_ms).strftime("window-%Y-%m-%dT%H:%M:%SZ")
 
 
 def shortened(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
     """Return the text if it is short enough, else as much of its beginning as fits in front of CUT."""
     return text if len(text) <= length_max else text[: length_max - len(CUT)] + CUT
+
+
+def _moment(time_ms: int) -> datetime:
+    """Return a time that others wrote, or the nearest one from 1970 to 9999, which is what calendars print."""
+    return EPOCH + timedelta(milliseconds=min(max(time_ms, 0), TIME_MS_MAX))

@@ -17,6 +17,7 @@ from pyspark.sql import Row, SparkSession
 
 from regraft.infra.kafka.dead_letters import LetterShare, dead_letter
 from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.status_file import replace_file
 from regraft.streaming.read_telemetry import dead_letters
 from regraft.streaming.source_topics import Offsets, topics_of
@@ -126,11 +127,11 @@ def read_position(settings: StreamingSettings) -> Position:
     if not file.exists():
         return Position(None, 0)
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        log.warning("dead_letters_kept_again", file=str(file), reason=str(error))
+        stored = parse_json(file.read_text(encoding="utf-8"))
+        return Position(_places(stored["next_offsets"]), int(stored.get("read_ms", 0)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("dead_letters_kept_again", file=str(file), reason=repr(error))
         return Position(None, 0)
-    return Position(_places(stored["next_offsets"]), int(stored.get("read_ms", 0)))
 
 
 def _places(by_topic: Mapping[str, Mapping[str, int]]) -> Offsets:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regraft.infra.local.hadoop_path import HadoopPath
+from regraft.schemas.parse_text import parse_json_object
 from regraft.schemas.status_file import replace_file
 from regraft.streaming.size_job import sized
 from regraft.streaming.source_topics import known_brokers
@@ -44,7 +45,7 @@ def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
         replace_file(marker, json.dumps(_identity(settings), indent=1, sort_keys=True) + "\n")
         return settings
     try:
-        stored = json.loads(marker.read_text(encoding="utf-8"))
+        stored = parse_json_object(marker.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointMismatchError(f"{marker} is not readable ({error}): empty {directory}") from error
     settings = sized(settings, brokers, _kept_shards(stored))
@@ -81,7 +82,7 @@ def shards_before_start(settings: StreamingSettings) -> int:
     kept = None
     if isinstance(settings.checkpoint, Path):
         with suppress(OSError, ValueError):
-            kept = _kept_shards(json.loads((settings.checkpoint / MARKER).read_text(encoding="utf-8")))
+            kept = _kept_shards(parse_json_object((settings.checkpoint / MARKER).read_text(encoding="utf-8")))
     return sized(settings, len(known_brokers(settings)), kept).shards
 
 

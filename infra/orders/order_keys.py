@@ -9,11 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import secrets
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +31,10 @@ from cryptography.hazmat.primitives.serialization import (
 from msgspec import structs
 
 from regraft.infra.process.stack_error import StackError
+from regraft.infra.process.write_private import create_private
 from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.parse_text import parse_toml
+from regraft.schemas.status_file import replace_file
 
 NAME_LENGTH_MAX = 100
 NAME_LINE = "Regraft-Key: "  # Names the holder, above the key in its file.
@@ -142,8 +144,7 @@ def create_signing_key(name: str, file: Path) -> SigningKey:
     text = key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
-            written.write(f"{NAME_LINE}{name}\n{text}")
+        create_private(file, f"{NAME_LINE}{name}\n{text}".encode())
     except FileExistsError as error:
         raise OrderKeyError(f"{file} already exists: choose another name, or move it away.") from error
     except OSError as error:
@@ -175,13 +176,13 @@ def load_signing_key(file: Path) -> SigningKey:
 def read_trusted_keys(file: Path) -> dict[str, TrustedKey]:
     """Return the trusted keys of a file by name. Raises OrderKeyError that names the first wrong entry."""
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        tables = parse_toml(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OrderKeyError(
             f"The trusted keys {file} cannot be read ({reason}): `regraft keys create` prints the line for each."
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise OrderKeyError(f"The trusted keys {file} are not TOML ({error}): one line for each key.") from error
     if len(tables) > KEYS_MAX:
         raise OrderKeyError(f"{file} holds {len(tables)} keys: at most {KEYS_MAX}.")
@@ -197,7 +198,7 @@ def _trusted_key(file: Path, name: str, entry: Any) -> TrustedKey:
     not_after, kinds = entry.get("not_after"), entry.get("orders", [str(kind) for kind in OrderKind])
     if not isinstance(not_after, datetime) or not_after.tzinfo is None:
         raise refused("needs an expiry date, for example not_after = 2030-01-31T00:00:00Z")
-    if not isinstance(kinds, list) or not set(kinds) <= set(OrderKind):
+    if not isinstance(kinds, list) or any(kind not in list(OrderKind) for kind in kinds):
         raise refused(f"has orders {kinds!r}: a list of {', '.join(OrderKind)}")
     flags = {flag: entry.get(flag, False) for flag in ("for_others", "revoked")}
     for flag, value in flags.items():
@@ -270,15 +271,16 @@ def make_local_keys(directory: Path, user: str, days: int) -> bool:
     if trusted.exists():
         return False
     until = datetime.fromtimestamp(time.time() + days * DAY_S, UTC)
-    keys = [
-        create_signing_key(user, directory / OPERATOR_FILE),
-        create_signing_key("dashboard", directory / DASHBOARD_FILE),
-    ]
-    lines = [key.trusted_line(until, for_others=True) for key in keys]
-    try:
-        trusted.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OrderKeyError(f"{trusted} cannot be written ({error.strerror}): check its directory.") from error
+    lines, files = [], {directory / OPERATOR_FILE: user, directory / DASHBOARD_FILE: "dashboard"}
+    with ExitStack() as undo:  # Keys that nobody trusts would be in the way of the next call.
+        for file, name in files.items():
+            lines.append(create_signing_key(name, file).trusted_line(until, for_others=True))
+            undo.callback(file.unlink, missing_ok=True)
+        try:
+            replace_file(trusted, "\n".join(lines) + "\n")
+        except OSError as error:
+            raise OrderKeyError(f"{trusted} cannot be written ({error.strerror}): check its directory.") from error
+        undo.pop_all()
     return True
 
 

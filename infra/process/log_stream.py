@@ -7,6 +7,8 @@ from typing import TextIO, cast
 
 import structlog
 
+from regraft.schemas.texts import clean_lines
+
 
 class LogStream:
     """Writes to another stream, and continues if that fails; ``lost`` counts the lines lost since the last success.
@@ -36,19 +38,24 @@ class LogStream:
         """Do nothing, because ``write`` flushes each line."""
 
 
+def _clean(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Return an event in which what others wrote does not control the terminal."""
+    return {name: clean_lines(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
 def configure_logs(level: str = "info") -> None:
     """Write logs to standard error: formatted for people on a terminal, otherwise one JSON object per line."""
     if sys.stderr.isatty():
-        renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer()
+        renderers: list[structlog.typing.Processor] = [_clean, structlog.dev.ConsoleRenderer()]
     else:
-        renderer = structlog.processors.JSONRenderer()
+        renderers = [structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, LogStream(sys.stderr))),

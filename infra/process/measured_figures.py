@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from regraft.schemas.status_file import replace_file
+
 PACKAGES = ("regraft", "pyspark", "confluent-kafka", "fastavro", "numpy", "scipy", "pyarrow")
 
 
@@ -36,8 +38,7 @@ def run_facts(settings: dict[str, Any], seed: int) -> dict[str, Any]:
 def write_figures(path: Path, run: dict[str, Any], figures: list[Figure]) -> None:
     """Write one JSON object with ``run`` and ``figures``."""
     document = {"run": run, "figures": [asdict(figure) for figure in figures]}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    replace_file(path, json.dumps(document, indent=1) + "\n")
 
 
 def _commit() -> str:

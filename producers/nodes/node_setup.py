@@ -6,7 +6,6 @@ In: settings and files. Out: values, or an error of one sentence. What they do t
 
 from __future__ import annotations
 
-import json
 import ssl
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from regraft.producers.nodes.connectors.connector_spec import AnyConnectorSpec, 
 from regraft.producers.nodes.connectors.find_connectors import own_settings, spec_of
 from regraft.producers.nodes.links.run_links import LinkTls
 from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.status_file import replace_file
 
 Addresses = dict[str, tuple[str, int]]
@@ -72,7 +72,7 @@ def read_peers(settings: NodeSettings, broker: str) -> Addresses:
 def _read_addresses(settings: NodeSettings) -> Addresses:
     file = settings.peers_file
     try:
-        return {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8-sig")).items()}
+        return {name: address_of(text) for name, text in parse_json(file.read_text(encoding="utf-8-sig")).items()}
     except OSError as error:
         raise NodeSettingsError(f"{file} cannot be read ({error.strerror}): `regraft nodes init` writes it") from error
     except (ValueError, AttributeError) as error:

@@ -34,6 +34,7 @@ from regraft.producers.recordings.recording_format import (
     decompress_block,
     raw_records,
     read_varint,
+    schema_of,
 )
 from regraft.schemas.codec import header
 from regraft.schemas.registry import Schema, latest_schema
@@ -251,7 +252,7 @@ def block_batches(
         for record in raw_records(raw, block.count):
             if record.topic != TELEMETRY.suffix or not first_ms <= record.time_ms < end_ms:
                 continue
-            written = block.schemas[record.branch]
+            written = schema_of(record, block.schemas)
             if written is None or written.record != TELEMETRY.record:
                 errors["is not telemetry"] += 1
                 continue
@@ -287,9 +288,7 @@ def _value_of(raw: bytes, record: RawRecord, schemas: Sequence[Schema | None]) -
         except IndexError as error:
             raise FormError("a value that was kept undecoded is truncated") from error
         return body[start:]
-    if record.branch >= len(schemas):
-        raise FormError(f"a value is of branch {record.branch} of {len(schemas)}")
-    written = schemas[record.branch]
+    written = schema_of(record, schemas)
     assert written is not None
     newest = latest_schema(written.record)
     if written.schema_id == newest.schema_id:

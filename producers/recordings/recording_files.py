@@ -5,14 +5,13 @@ Blocks and messages belong to :mod:`producers.recordings.read_recording`.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regraft.infra.process.stack_error import CallError
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.producers.recordings.recording_format import (
     FORMAT_VERSION,
@@ -22,6 +21,7 @@ from regraft.producers.recordings.recording_format import (
     FormError,
     decode_header,
 )
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.registry import Schema
 
 PART_PATTERN = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})$")
@@ -90,7 +90,7 @@ def open_part(path: Path) -> RecordingPart:
     if INFO_KEY not in container.meta:
         raise RecordingError(f"{path} is an Avro file but not a recording of Regraft: it has no {INFO_KEY}.")
     try:
-        info = json.loads(container.meta[INFO_KEY])
+        info = parse_json(container.meta[INFO_KEY])
         if info["format"] > FORMAT_VERSION:
             raise RecordingError(
                 f"{path} was written by a newer version of Regraft ({info['version']}): its format is "
@@ -99,7 +99,7 @@ def open_part(path: Path) -> RecordingPart:
         return RecordingPart(path, _info_of(info, container, path), container, container.schemas)
     except FormError as refusal:
         raise RecordingError(f"{path} cannot be read: {refusal}") from refusal
-    except (KeyError, TypeError, ValueError, InventoryError) as refusal:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as refusal:
         raise RecordingError(
             f"{path} is damaged: its description cannot be read ({type(refusal).__name__}: {refusal})."
         ) from refusal
@@ -113,7 +113,7 @@ def _info_of(info: dict[str, Any], container: Container, path: Path) -> Recordin
         version=str(info["version"]),
         commit=str(info["commit"]),
         topics=tuple(info["topics"]),
-        settings=dict(info["settings"]),
+        settings={str(name): dict(table) for name, table in info["settings"].items()},
         inventory=parse_inventory(container.meta[INVENTORY_KEY].decode(), f"the inventory in {path}"),
         part=int(info["part"]),
         previous=str(info["previous"]),

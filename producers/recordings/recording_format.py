@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, cast
@@ -24,6 +24,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS
 from regraft.schemas.bounds import RECORD_BYTES_MAX
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.registry import Schema, latest_schema, schema_by_id
 from regraft.schemas.topics import DEAD_LETTERS, TELEMETRY, TOPICS
 
@@ -104,7 +105,7 @@ class Container:
         Raises FormError for a schema that this version does not know.
         """
         try:
-            ids = json.loads(self.meta[SCHEMA_IDS_KEY])
+            ids = parse_json(self.meta[SCHEMA_IDS_KEY])
             return (None, None, *(schema_by_id(int(schema_id)) for schema_id in ids))
         except KeyError as error:
             raise FormError(f"{error.args[0]}") from error
@@ -353,6 +354,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         rest |= (byte & 0x7F) << shift
         shift += 7
     return (rest >> 1) ^ -(rest & 1), at
+
+
+def schema_of(record: RawRecord, schemas: Sequence[Schema | None]) -> Schema | None:
+    """Return the schema of a record's value. Raises FormError if the header does not list it."""
+    if record.branch >= len(schemas):
+        raise FormError(f"a value is of branch {record.branch} of {len(schemas)}")
+    return schemas[record.branch]
 
 
 def raw_records(data: bytes, count: int) -> Iterator[RawRecord]:

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -20,6 +19,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import leave_to_caller, open_consumer, open_producer
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.recordings.read_recording import RecordedMessage, Recording
+from regraft.schemas.texts import time_text
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
 
 KEPT_FOREVER_MS = -1  # A replay's records are older than any retention: Kafka would delete them unread.
@@ -48,7 +48,7 @@ class ReplayProgress:
     @property
     def text(self) -> str:
         """Describe it in a few words."""
-        moment = datetime.fromtimestamp(self.event_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        moment = time_text(self.event_ms)
         return moment if self.left_s is None else f"{moment}, {self.left_s:.0f} s left"
 
 
@@ -295,5 +295,4 @@ def _record_count(kafka: KafkaAccess, name: str) -> int:
 
 
 def _span_text(first_ms: int, last_ms: int) -> str:
-    first, last = (datetime.fromtimestamp(time_ms / 1000, UTC) for time_ms in (first_ms, last_ms))
-    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{time_text(first_ms)} to {time_text(last_ms)}"

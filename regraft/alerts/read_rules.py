@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regraft.alerts.rule_kinds import KIND_OF, BlastRule, Rule
 from regraft.infra.process.stack_error import CallError
+from regraft.schemas.parse_text import parse_toml
 from regraft.schemas.texts import name_near
 
 DEFAULT_RULES = Path(__file__).parent / "default_rules.toml"
@@ -72,8 +72,8 @@ def load_rules(path: Path | None = None) -> RuleBook:
 def parse_rules(text: str, source: str = "the text") -> RuleBook:
     """Return the rules of a TOML text; ``source`` names it in messages. Raises RulesError with all errors at once."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(text)
+    except ValueError as error:
         raise RulesError(source, [f"it is not TOML: {error}"]) from error
     errors = [f"{name!r} is unknown: a rules file holds only [[rule]] tables" for name in document if name != "rule"]
     tables = document.get("rule", [])

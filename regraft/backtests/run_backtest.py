@@ -13,7 +13,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -29,6 +28,7 @@ from regraft.infra.process.run_tasks import divide_work
 from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
+from regraft.schemas.texts import iso_text
 from regraft.schemas.topics import CLIENTS, MEMBERS
 from regraft.schemas.units import SECOND_MS
 from regraft.settings.read_sources import Flags
@@ -210,14 +210,10 @@ def _span(options: BacktestOptions, recording: Recording, window_ms: int, settin
 
 def _empty_text(recording: Recording, first_ms: int, end_ms: int) -> str:
     return (
-        f"there is no complete window between {_time_text(first_ms)} and {_time_text(end_ms)}: the recording goes "
-        f"from {_time_text(recording.first_ms or 0)} to {_time_text(recording.last_ms or 0)}, so choose --from and "
+        f"there is no complete window between {iso_text(first_ms)} and {iso_text(end_ms)}: the recording goes "
+        f"from {iso_text(recording.first_ms or 0)} to {iso_text(recording.last_ms or 0)}, so choose --from and "
         "--to within it, at least a window and its grace apart"
     )
-
-
-def _time_text(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / SECOND_MS, UTC).isoformat(timespec="milliseconds")
 
 
 def _run_open(
@@ -366,6 +362,6 @@ def _condition_notes(recorded: Outcome) -> list[str]:
             "others cost what the inventory says."
         )
     if recorded.changes_found_ms:
-        times = ", ".join(_time_text(time_ms) for time_ms in recorded.changes_found_ms)
+        times = ", ".join(iso_text(time_ms) for time_ms in recorded.changes_found_ms)
         notes.append(f"Traffic changed: planners look back no further than {times}.")
     return notes

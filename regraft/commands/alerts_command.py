@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
-from regraft.commands.print_table import print_table
+from regraft.commands.print_table import print_table, print_text
 from regraft.schemas.texts import time_text
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _try_rules(settings: Settings, rules_file: Path, file: Path, *, as_json: boo
             lambda done: advance("messages", done),
         )
     for warning in recording.warnings:
-        typer.echo(f"Warning: {warning}", err=True)
+        print_text(f"Warning: {warning}", err=True)
     if as_json:
         typer.echo(json.dumps(_document(rehearsal), indent=2))
     else:
@@ -192,7 +192,7 @@ def _show(rehearsal: Rehearsal) -> None:
         alert = change.alert
         about = f"{alert.status:8} {alert.severity:8} {alert.rule} {alert.subject}"
         kept = f" [held back: {change.silenced_by}]" if change.silenced_by else ""
-        typer.echo(f"{change.at_s:9.1f} s  {about}: {alert.text}{kept}")
+        print_text(f"{change.at_s:9.1f} s  {about}: {alert.text}{kept}")
     raised = sum(change.alert.is_raised for change in rehearsal.changes)
     source = "made from its telemetry" if rehearsal.is_aggregated else "as recorded"
     typer.echo(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from regraft.commands.print_table import print_table, print_text, table_console
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERRUPTED
 from regraft.schemas.texts import ended
 from regraft.schemas.units import SECOND_MS
@@ -87,7 +88,7 @@ def backtest(
         result = run_backtest(options, Console(stderr=True, quiet=is_json_only))
     except BacktestError as error:
         for sentence in error.errors:
-            typer.echo(f"Cannot backtest: {ended(sentence)}", err=True)
+            print_text(f"Cannot backtest: {ended(sentence)}", err=True)
         raise typer.Exit(EXIT_CALL) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted: nothing was written.", err=True)
@@ -121,7 +122,6 @@ def _write(
 def _show(result: Backtest, options: BacktestOptions, out: Path | None, *, is_json_only: bool) -> None:
     from regraft.backtests.choose_settings import CHOICE_HEADS
     from regraft.backtests.show_backtest import figures_document, outcome_tables
-    from regraft.commands.print_table import print_table, table_console
 
     if is_json_only:
         typer.echo(json.dumps(figures_document(result, options), indent=1))
@@ -136,7 +136,7 @@ def _show(result: Backtest, options: BacktestOptions, out: Path | None, *, is_js
     for note in result.notes:
         typer.echo(note)
     for warning in result.warnings:
-        typer.echo(f"Warning: {warning}", err=True)
+        print_text(f"Warning: {warning}", err=True)
     if out is not None:
         console.print(f"Report: {out / 'backtest.html'}", markup=False, highlight=False, soft_wrap=True)
 

@@ -5,7 +5,6 @@ The settings themselves belong to :mod:`settings.run_settings`.
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from dataclasses import dataclass
@@ -60,6 +59,7 @@ def init(
 
     Examples: `regraft init`; `regraft init site.toml --bootstrap kafka:9092 --review`.
     """
+    from regraft.schemas.status_file import replace_file
     from regraft.settings.run_settings import SettingsError, load_settings
 
     if file.exists():
@@ -68,7 +68,7 @@ def init(
     given = {KAFKA: bootstrap, NAMESPACE: namespace, AUTHORITY: ca_file, DIRECTORY: directory}
     answers = {question: _answer(question, value) for question, value in given.items()}
     acts = act if act is not None else sys.stdin.isatty() and typer.confirm("Execute plans without asking?")
-    file.write_text(_toml(answers, acts=acts), encoding="utf-8")
+    replace_file(file, _toml(answers, acts=acts))
     try:
         load_settings(file=file)
     except SettingsError:
@@ -90,11 +90,13 @@ def _answer(question: Question, given: str | None) -> str:
 
 def _toml(answers: dict[Question, str], *, acts: bool) -> str:
     """Return the text of the settings file."""
+    from regraft.settings.settings_example import toml_text
+
     tables: dict[str, list[str]] = {}
     for question, value in answers.items():
-        tables.setdefault(question.table, []).append(f"# {question.text}\n{question.name} = {json.dumps(value)}")
+        tables.setdefault(question.table, []).append(f"# {question.text}\n{question.name} = {toml_text(value)}")
     if answers[AUTHORITY] != AUTHORITY.default:
         tables[AUTHORITY.table].append("tls = true")
     asks = "# Whether plans wait for approval\n"
-    tables["controller"] = [f"{asks}dry_run = {json.dumps(not acts)}"]
+    tables["controller"] = [f"{asks}dry_run = {toml_text(not acts)}"]
     return "\n\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in tables.items()) + "\n"

@@ -13,6 +13,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.float_option import float_option
+from regraft.commands.print_table import print_text
 from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
 from regraft.schemas.texts import ended
@@ -157,9 +158,9 @@ def check(
     if as_json:
         typer.echo(json.dumps({"file": str(path), "brokers": brokers, "wrong": errors, "odd": oddities}, indent=2))
     elif errors:
-        typer.echo(f"{path} cannot be used:")
+        print_text(f"{path} cannot be used:")
         for sentence in errors:
-            typer.echo(f"Wrong: {ended(sentence)}")
+            print_text(f"Wrong: {ended(sentence)}")
     else:
         typer.echo(f"{path} can be used: a {kind} over {brokers} brokers.")
         _print_oddities(oddities)
@@ -208,6 +209,6 @@ def _tariff(prices: Path | None, currency: str | None, message_bytes: float | No
 
 def _print_oddities(oddities: list[str]) -> None:
     for oddity in oddities:
-        typer.echo(f"Note: {oddity}.")
+        print_text(f"Note: {oddity}.")
     if not oddities:
         typer.echo("No oddities found.")

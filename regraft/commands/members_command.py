@@ -27,7 +27,7 @@ from regraft.commands.describe_broker import (
 )
 from regraft.commands.float_option import float_option
 from regraft.commands.give_orders import give_order, print_answer
-from regraft.commands.print_table import print_table
+from regraft.commands.print_table import print_table, print_text
 from regraft.commands.watch_output import Watch, show_watched
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.stack_error import CallError, StackError
@@ -314,7 +314,7 @@ def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, 
         agents = ", ".join(repr(facts.agent) for facts in announced)
         raise FactsError(f"{broker} is announced by several agents ({agents}): choose one with --agent")
     for facts in announced:
-        typer.echo(f"{broker} announces: {facts_text(facts)}")
+        print_text(f"{broker} announces: {facts_text(facts)}")
     return announced[0] if announced else None
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from typing import Any
 
+from regraft.schemas.parse_text import parse_toml
 from regraft.settings.run_settings import SettingsError
 
 
@@ -19,8 +19,8 @@ def parse_flag(text: str) -> tuple[str, str, Any]:
     if not separator or not dot or not name:
         raise SettingsError([f"--set {text}: write section.name=value, for example --set run.seed=3"])
     try:
-        return section, name, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return section, name, parse_toml(f"value = {value}")["value"]
+    except ValueError:
         return section, name, value.strip()
 
 

@@ -1,18 +1,27 @@
-"""Print a table: one line a row where it is piped or stored, as many columns as fit on a terminal."""
+"""Print texts with names that others chose, and tables.
+
+A table has one line a row where it is piped or stored, as many columns as fit on a terminal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from regraft.schemas.texts import one_line
+from regraft.schemas.texts import clean_lines, one_line
 
 GAP = 2
 PIPED_WIDTH = 1_000
 WRAPPED_WIDTH_MIN = 24  # A column of sentences that is narrower than this is unreadable.
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Print a text in which names from files and servers do not control the terminal."""
+    typer.echo(clean_lines(text), err=err)
 
 
 def table_console() -> Console:

@@ -23,7 +23,7 @@ from regraft.commands.command_options import (
     settings_of,
 )
 from regraft.commands.float_option import float_option
-from regraft.commands.print_table import table_console
+from regraft.commands.print_table import print_text, table_console
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.producers.recordings.recording_format import COMPRESS_LEVEL
@@ -92,7 +92,7 @@ def _print_outcome(outcome: Mapping[str, Any], *, as_json: bool) -> None:
         files = "1 file" if outcome["parts"] == 1 else f"{outcome['parts']} files"
         typer.echo(f"{outcome['records']} records, {outcome['bytes'] / 1e6:.1f} MB in {files}: {outcome['file']}")
     for warning in outcome["warnings"]:
-        typer.echo(f"Warning: {warning}", err=True)
+        print_text(f"Warning: {warning}", err=True)
     if outcome["is_disk_full"]:
         raise typer.Exit(EXIT_FAILED)
 
@@ -117,6 +117,6 @@ def recording(
     else:
         table_console().print(recording_table(described))
     for warning in described["warnings"]:
-        typer.echo(f"Warning: {warning}", err=True)
+        print_text(f"Warning: {warning}", err=True)
     if described["warnings"]:
         raise typer.Exit(EXIT_FAILED)

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.commands.print_table import print_text
 from regraft.infra.process.exit_codes import EXIT_FAILED
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def backup(
     recorded = record_run(settings, options, Console(stderr=True))
     typer.echo(f"{recorded['records']} records, {recorded['bytes'] / 1e6:.1f} MB: {recorded['file']}")
     for warning in recorded["warnings"]:
-        typer.echo(f"Warning: {warning}", err=True)
+        print_text(f"Warning: {warning}", err=True)
     if recorded["warnings"]:
         raise typer.Exit(EXIT_FAILED)
 
@@ -83,7 +84,7 @@ def recover(
         with Console(stderr=True).status("Taking the lead and asking the brokers, which takes up to 80 s"):
             plan = recover_plans(settings.controller, is_written=is_confirmed)
     except StackError as error:
-        typer.echo(str(error), err=True)
+        print_text(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
     if plan is None:
         typer.echo("Nothing to recover: the stored plans lead to the overlay that all brokers hold.")
@@ -92,7 +93,7 @@ def recover(
     changes = (
         f"{len(plan.links_removed)} links removed, {len(plan.links_added)} added, {len(plan.id_moves)} {what} changed"
     )
-    typer.echo(f"{plan.plan}: epoch {plan.epoch_from} -> {plan.epoch_to}, {changes}; {plan.history[-1].reason}.")
+    print_text(f"{plan.plan}: epoch {plan.epoch_from} -> {plan.epoch_to}, {changes}; {plan.history[-1].reason}.")
     typer.echo(
         "Written: you may restart the controllers."
         if is_confirmed
@@ -124,4 +125,4 @@ def _restore(file: Path, settings: Settings, *, is_confirmed: bool) -> None:
 def _name_orders(orders: Sequence[str]) -> None:
     """Print the orders in force that a backup cannot restore, as commands."""
     for order in orders:
-        typer.echo(f"Not restored, because orders cannot be copied; give it again: {order}")
+        print_text(f"Not restored, because orders cannot be copied; give it again: {order}")

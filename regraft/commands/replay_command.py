@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile
+from regraft.commands.print_table import print_text
 from regraft.infra.process.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def replay(
     else:
         _show(outcome.document, options.out, is_run=is_run)
     for warning in outcome.document["warnings"]:
-        typer.echo(f"Warning: {warning}", err=True)
+        print_text(f"Warning: {warning}", err=True)
     if outcome.errors:
         raise typer.Exit(EXIT_FAILED)
 

@@ -7,7 +7,6 @@ records, to the stages that read them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +16,7 @@ from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.state import StateRow
 from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.texts import iso_text
 from regraft.schemas.topics import DEAD_LETTERS, Topic
 from regraft.schemas.unpack_state import single_deliveries
 
@@ -38,7 +38,7 @@ def shown_message(message: Message, topic: Topic) -> dict[str, Any]:
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
-        "time": datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+        "time": iso_text(time_ms),
         "key": key.decode(errors="replace") if isinstance(key, bytes) else key,
     }
     value = message.value()

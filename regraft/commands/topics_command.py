@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
-from regraft.commands.print_table import print_table
+from regraft.commands.print_table import print_table, print_text
 from regraft.infra.process.exit_codes import EXIT_FAILED
 from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT, TOPICS, Role, topic_names
 from regraft.settings.server_settings import KafkaSettings
@@ -126,7 +126,7 @@ def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last
     try:
         messages = read_last(kafka.access, topic_names(topic, kafka.namespace, agents), last, SHOW_S_MAX)
     except StackError as error:
-        typer.echo(str(error), err=True)
+        print_text(str(error), err=True)
         raise typer.Exit(EXIT_FAILED) from error
     for message in messages:
         typer.echo(json.dumps(shown_message(message, topic)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -59,12 +60,16 @@ def revoke_token(file: Path, token_id: str) -> bool:
     """
     if token_id in RevokedTokens(file):
         return False
-    line = f"{token_id} {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        former = file.read_bytes() if file.exists() else b""
+        line = f"{token_id} {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n".encode()
+        if former and not former.endswith(b"\n"):
+            line = b"\n" + line
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, line.encode())  # A single write, so that concurrent revocations lose no line.
+            if os.write(descriptor, line) < len(line):  # A single write, so that concurrent revocations lose no line.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -47,6 +47,7 @@ from regraft.run_records.collect_run import (
 from regraft.run_records.describe_run import describe_run
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
+from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import check_brokers, ensure_inventory
 from regraft.settings.read_sources import Flags, merged
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
@@ -129,7 +130,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
     summary = summarise(record)
     facts = describe_run(settings)
     _write_json(out / "run.json", facts)
-    (out / "report.html").write_text(build_report(record, facts), encoding="utf-8")
+    replace_file(out / "report.html", build_report(record, facts))
     _write_json(out / "summary.json", summary)
     return summary
 
@@ -384,4 +385,4 @@ class _DemoRun:
 
 
 def _write_json(file: Path, document: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    replace_file(file, json.dumps(document, indent=2) + "\n")

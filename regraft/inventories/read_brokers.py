@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from regraft.inventories.found_brokers import FoundBrokers, both_ways
 from regraft.inventories.read_tables import Row, read_table, read_text
 from regraft.inventories.source_error import SourceError
+from regraft.schemas.parse_text import parse_json
 
 BROKER_COLUMNS = ("latitude", "longitude", "processing_cost", "load_max_per_s", "agent", "region")
 
@@ -64,10 +64,10 @@ def read_round_trips(files: Sequence[Path]) -> FoundBrokers:
 def _of_node(file: Path) -> list[tuple[str, str, float]]:
     """Return half of the round trips in the status of a node."""
     try:
-        status = json.loads(read_text(file))
+        status = parse_json(read_text(file))
         peers = {str(peer): known["rtt_ms"] for peer, known in status["peers"].items()}
         broker = str(status["broker"])
         round_trips = [(broker, peer, float(rtt_ms) / 2) for peer, rtt_ms in peers.items() if rtt_ms is not None]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError([f"{file} is not the status of a node (node-BROKER.json of its run directory)"]) from error
     return [one for one in round_trips if math.isfinite(one[2]) and one[2] >= 0]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from regraft.infra.process.stack_error import StackError
+from regraft.schemas.texts import ended, one_line
 
 SHOWN_MAX = 20
 
@@ -12,6 +13,6 @@ class SourceError(StackError):
 
     def __init__(self, errors: Sequence[str]) -> None:
         more = [f"... and {len(errors) - SHOWN_MAX} more."] if len(errors) > SHOWN_MAX else []
-        shown = [error if error.endswith("?") else f"{error}." for error in errors[:SHOWN_MAX]]
+        shown = [ended(one_line(error)) for error in errors[:SHOWN_MAX]]
         super().__init__("\n".join([*shown, *more]))
         self.errors = tuple(errors)

@@ -19,6 +19,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.producers.nodes.connectors.find_connectors import known_names
 from regraft.producers.nodes.node_kinds import kind_error
 from regraft.producers.nodes.node_setup import address_of
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.texts import name_near
 from regraft.settings.named_tables import connector_models
@@ -84,7 +85,7 @@ def _value(row: Row, name: str) -> Any:
     if not text.startswith("["):
         return text
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         row.errors.append(f'{row.place}: {name} is {text!r}: a list is written as in JSON, such as ["a","b"]')
         return []

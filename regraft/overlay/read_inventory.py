@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from regraft.overlay.inventory_checks import InventoryValues, value_errors
 from regraft.overlay.inventory_fields import FieldReader
 from regraft.overlay.known_kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.parse_text import parse_json
 
 ERRORS_SHOWN = 5  # In a message, which may be a line of a log.
 
@@ -31,9 +31,9 @@ def load_inventory(path: Path) -> Inventory:
 def parse_inventory(text: str, source: str) -> Inventory:
     """Read an inventory from JSON text; raise InventoryError naming the source and all that is wrong with it."""
     try:
-        reader = FieldReader(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise _unusable(source, [f"it is not JSON ({str(error) or 'too deep'})"]) from error
+        reader = FieldReader(parse_json(text))
+    except ValueError as error:
+        raise _unusable(source, [f"it is not JSON ({error})"]) from error
     names = reader.names()
     brokers = names or ()
     degree_max, overlay = reader.whole("degree_max"), _overlay_of(brokers, reader) if names else None

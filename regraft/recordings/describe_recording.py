@@ -6,18 +6,19 @@ Every record is visited once, none is decoded.
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from regraft.infra.process.show_progress import show_progress
 from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from regraft.producers.recordings.recorded_members import added_members
-from regraft.producers.recordings.recording_format import read_varint
+from regraft.producers.recordings.recording_format import FormError, read_varint
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, header
+from regraft.schemas.texts import iso_text, one_line
 from regraft.schemas.topics import TELEMETRY
 
 BROKERS_NAMED_MAX = 8
@@ -47,13 +48,13 @@ def describe_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> di
         "namespace": info.namespace,
         "version": info.version,
         "commit": info.commit,
-        "created": _time_text(info.created_ms),
+        "created": iso_text(info.created_ms),
         "planner": info.settings.get("controller", {}).get("planner"),
         "records": sum(topics.values()),
         "topics": dict(sorted(topics.items())),
         "topics_recorded": list(info.topics),
-        "first": None if span_ms is None else _time_text(span_ms[0]),
-        "last": None if span_ms is None else _time_text(span_ms[1]),
+        "first": None if span_ms is None else iso_text(span_ms[0]),
+        "last": None if span_ms is None else iso_text(span_ms[1]),
         "span_s": 0.0 if span_ms is None else (span_ms[1] - span_ms[0]) / 1000,
         "brokers": len(brokers),
         "brokers_in_inventory": len(info.inventory.brokers),
@@ -74,7 +75,7 @@ def recording_table(described: dict[str, Any]) -> Table:
             shown = ", ".join(f"{topic} {count}" for topic, count in value.items()) or "none"
         elif isinstance(value, list):
             shown = _span_text(value) if name == "epochs" else ", ".join(map(str, value))
-        table.add_row(name.replace("_", " "), str(shown))
+        table.add_row(name.replace("_", " "), Text(one_line(str(shown))))
     return table
 
 
@@ -84,15 +85,14 @@ def _count_records(
     """Return the counts of records by topic and of batches by broker, the epochs, and unreadable values by topic."""
     topics, brokers, unread = Counter[str](), Counter[str](), Counter[str]()
     epochs: set[int] = set()
-    framing = header(TELEMETRY.record)
     with show_progress("Reading", recording.count) as advance:
         for number, message in enumerate(recording.messages(), start=1):
             topics[message.topic] += 1
             if message.topic == TELEMETRY.suffix and message.value is not None:
                 brokers[message.key.decode(errors="replace")] += 1
-                if message.value.startswith(framing):
+                try:
                     epochs.add(_epoch_of(message.value))
-                else:
+                except (FormError, IndexError):
                     unread[message.topic] += 1
             if number % RECORDS_PER_PASS == 0:
                 advance(f"{len(brokers)} brokers", number)
@@ -100,16 +100,17 @@ def _count_records(
 
 
 def _epoch_of(value: bytes) -> int:
-    """Return the epoch of a batch: its fifth field, after broker, boot, sequence and time."""
+    """Return the epoch of a batch: its fifth field, after broker, boot, sequence and time.
+
+    Raises FormError or IndexError if it is none.
+    """
+    if not value.startswith(header(TELEMETRY.record)):
+        raise FormError("it is not telemetry")
     size, at = read_varint(value, CONFLUENT_HEADER_BYTES)
     at += size
     for _ in range(4):
         epoch, at = read_varint(value, at)
     return epoch
-
-
-def _time_text(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _span_text(numbers: list[int]) -> str:

@@ -6,7 +6,6 @@ writing files belong to ``producers``.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.recordings.record_topics import RECORD_TYPES, RecorderMetrics, RecordingProgress, TopicRecorder
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
 from regraft.run_records.describe_run import find_commit
+from regraft.schemas.parse_text import parse_json_object
 from regraft.schemas.remote_registry import use_registry
 from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, TELEMETRY, Topic
 from regraft.settings.place_demo import agents_of
@@ -127,10 +127,11 @@ def _run_settings(settings: Settings) -> dict[str, Any]:
     """Return the run's settings: those in its directory, else the recorder's."""
     file = settings.run.directory / SETTINGS_FILE
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stored = parse_json_object(file.read_text(encoding="utf-8"))
+        return {name: dict(stored[name]) for name in RECORDED_SECTIONS if name in stored}
+    except (OSError, ValueError, TypeError):
         stored = settings.to_record()
-    return {name: stored[name] for name in RECORDED_SECTIONS if name in stored}
+    return {name: stored[name] for name in RECORDED_SECTIONS}
 
 
 def _measure(metrics: RecorderMetrics, progress: RecordingProgress, recorder: TopicRecorder) -> None:

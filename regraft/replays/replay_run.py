@@ -46,6 +46,7 @@ from regraft.replays.watch_replay import StreamedReplay, last_closable_ms
 from regraft.run_records.read_topics import read_whole
 from regraft.schemas.remote_registry import use_registry
 from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import STATE, WINDOWS
 from regraft.settings.read_sources import Flags
 from regraft.settings.run_settings import Settings
@@ -114,7 +115,7 @@ def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions,
         *(f"{name} was recorded but is no longer a setting: it was ignored." for name in unknown),
     ]
     if options.is_run:
-        (options.out / "replay.json").write_text(json.dumps(outcome.document, indent=2) + "\n", encoding="utf-8")
+        replace_file(options.out / "replay.json", json.dumps(outcome.document, indent=2) + "\n")
     return outcome
 
 
@@ -169,7 +170,7 @@ class _ReplayRun:
                 streamed.wait_closed(closable_ms, advance, done.first_ms)
         late_rows = streamed.late_rows
         decided = self._decide(settings, inputs)
-        (options.out / "plans.json").write_bytes(plans_json(decided.plans))
+        replace_file(options.out / "plans.json", plans_json(decided.plans).decode())
         outcome = _compared(decided, inputs, self._document(put_s, stop))
         outcome.document["window_end_ms_last"] = closable_ms
         if late_rows:

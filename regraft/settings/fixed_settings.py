@@ -6,6 +6,7 @@ a file, the environment or a flag cannot change one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
@@ -57,13 +58,23 @@ def fixed_values(settings: object) -> dict[str, Any]:
 
 
 def with_recorded(settings: Value, recorded: Mapping[str, Any]) -> Value:
-    """Return settings with the constants of a recorded run, so that it is decided as it was."""
+    """Return settings with the constants of a recorded run, so that it is decided as it was.
+
+    Values of another type than the constant are left out.
+    """
     written = recorded.get(RECORDED, {})
     for name, value in fixed_values(settings).items():
         kept = written.get(name, _recorded_at(recorded, name))
-        if kept is not _MISSING and kept != value:
+        if kept != value and _may_replace(value, kept):
             settings = _replaced(settings, _path(name), kept)
     return settings
+
+
+def _may_replace(value: Any, kept: Any) -> bool:
+    """Return True if a recorded value can stand for a constant; one without a value may have had any plain one."""
+    if type(kept) is float and not math.isfinite(kept):
+        return False
+    return type(kept) in (PLAIN if value is None else (int, float) if type(value) is float else (type(value),))
 
 
 def at_speed(settings: Value, speed: float) -> Value:

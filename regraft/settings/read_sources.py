@@ -6,7 +6,6 @@ Building the stages' own values from these belongs to :mod:`regraft.settings.run
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
@@ -23,6 +22,7 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from regraft.schemas.parse_text import parse_toml
 from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES
 from regraft.settings.settings_model import SettingsModel
 
@@ -45,10 +45,10 @@ def read_toml(file: Path | None, errors: list[str]) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        return parse_toml(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         errors.append(f"settings file {file} cannot be read ({error.strerror}): check its name and permissions")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         errors.append(f"settings file {file} is not TOML ({error}): `regraft settings --example` shows its form")
     return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -86,16 +87,23 @@ def _is_alike(placed: Inventory, recorded: Inventory) -> bool:
 
 def _with_texts(emulator: Mapping[str, Any]) -> dict[str, Any]:
     """Return the emulator's settings, as recorded by 0.2.0, with texts in place of the fields that they give now."""
-    changed = {**emulator, "workload": dict(emulator.get("workload", {}))}
+    workload = emulator.get("workload", {})
+    if not isinstance(workload, Mapping):
+        return dict(emulator)
+    changed = {**emulator, "workload": dict(workload)}
     for table, forms in ((changed, EMULATOR_TEXTS), (changed["workload"], WORKLOAD_TEXTS)):
         for name, form in forms.items():
             former = {field: table.pop(field) for field in form.field_names() if field in table}
-            if former and (text := form.text(former)):
-                table[name] = text
+            with suppress(TypeError, ValueError):  # Values that are none of a text are left out.
+                if former and (text := form.text(former)):
+                    table[name] = text
     return changed
 
 
-def _present(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
+def _present(recorded: Any, model: type[SettingsModel], path: str, unknown: list[str]) -> Any:
+    """Return a table without what the model does not know; anything else unchanged, for the model to refuse."""
+    if not isinstance(recorded, Mapping):
+        return recorded
     values: dict[str, Any] = {}
     for name, value in recorded.items():
         field = model.model_fields.get(name)

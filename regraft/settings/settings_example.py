@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from regraft.schemas.bounds import UNCLEAN_ANYWHERE
 from regraft.settings.fixed_settings import RECORDED
 from regraft.settings.named_tables import connector_models, planner_models
 from regraft.settings.run_settings import Settings, section_models
@@ -94,4 +95,5 @@ def toml_text(value: object) -> str:
         return repr(value)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(toml_text(each) for each in value)}]"
-    return json.dumps(str(value), ensure_ascii=False)
+    text = json.dumps(str(value), ensure_ascii=False)  # Escapes some control characters, but not all.
+    return UNCLEAN_ANYWHERE.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)

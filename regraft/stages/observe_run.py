@@ -6,7 +6,6 @@ values are read from Kafka at the end (``collect_run``).
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import Horizon, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
 from regraft.schemas.loop_verdict import SILENCE_S_MAX
 from regraft.schemas.member import MemberState
+from regraft.schemas.parse_text import parse_json_object
 from regraft.schemas.plan import Plan
 from regraft.schemas.shown_state import CostPoint, DecisionTimes
 from regraft.stages.show_run import Frame
@@ -296,10 +296,9 @@ def read_view(file: Path) -> LiveView | None:
 def read_status(file: Path) -> Document | None:
     """Return a status file's document; None if there is none or it cannot be read."""
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        return parse_json_object(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None  # not written yet, or on a full disk: try again at the next call
-    return document if isinstance(document, dict) else None
 
 
 def parse_ledger(document: Document) -> LedgerSnapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,11 +21,11 @@ from regraft.schemas.texts import name_some
 from regraft.settings.place_demo import agents_of
 from regraft.settings.run_settings import Settings
 from regraft.stages.judge_status import Document, ServiceState
-from regraft.stages.observe_run import read_status, read_view
+from regraft.stages.observe_run import parse_ledger, read_status, read_view
 
 CONTROLLER = "controller"
-OTHERS = ("streaming", "emulator", "alerts", "dashboard")
-ALERTS = "alerts"
+ALERTS, EMULATOR = "alerts", "emulator"
+OTHERS = ("streaming", EMULATOR, ALERTS, "dashboard")
 TIMEOUT_S = 1.0
 TOPICS_SHOWN = 5
 
@@ -42,7 +42,12 @@ class FoundStatus:
 
 def find_status(settings: Settings) -> FoundStatus:
     """Return what the stages have written, which may be nothing."""
-    services = {name: state for name in OTHERS if (state := _read_file(settings.run.directory / f"{name}.json"))}
+    services, damaged = _read_files(settings.run.directory)
+    shown = _find_view(settings, services)
+    return replace(shown, source=f"{shown.source} ({'; '.join(damaged)})") if damaged else shown
+
+
+def _find_view(settings: Settings, services: dict[str, ServiceState]) -> FoundStatus:
     alerts = services[ALERTS].document if ALERTS in services else {}
     if settings.redis.access is None:
         return _from_files(settings.run.directory, services, alerts)
@@ -103,11 +108,29 @@ def _from_files(directory: Path, services: dict[str, ServiceState], alerts: Docu
     return FoundStatus(f"the status files in {directory}{detail}", services, view, alerts)
 
 
-def _read_file(file: Path) -> ServiceState | None:
-    document = read_status(file)
-    if document is None:
-        return None
-    return ServiceState(_age_s(file), document, is_over=document.get("phase") == "ended")
+def _read_files(directory: Path) -> tuple[dict[str, ServiceState], list[str]]:
+    """Return what stages other than the controller have written, and which files hold no status."""
+    services, damaged = dict[str, ServiceState](), list[str]()
+    for name in OTHERS:
+        file = directory / f"{name}.json"
+        document = read_status(file)
+        if document is not None and _has_form(name, document):
+            services[name] = ServiceState(_age_s(file), document, is_over=document.get("phase") == "ended")
+        elif file.exists():
+            damaged.append(f"{file.name} cannot be read")
+    return services, damaged
+
+
+def _has_form(name: str, document: Document) -> bool:
+    """Return True if what a verdict needs of a stage's status can be read."""
+    try:
+        if name == EMULATOR:
+            parse_ledger(document)
+        if name == ALERTS:
+            msgspec.convert(document.get("active"), list[dict[str, Any]] | None)
+    except (TypeError, msgspec.ValidationError):
+        return False
+    return True
 
 
 def _age_s(file: Path) -> float:
@@ -121,4 +144,6 @@ def _read_keys(access: RedisAccess, namespace: str) -> tuple[LiveView, Document]
         texts = cast(list[bytes | None], client.mget([f"{namespace}:live:{name}" for name in names]))
     texts_by_key = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
     alerts = msgspec.json.decode(texts_by_key.pop(ALERTS, b"{}"), type=dict[str, Any])
+    if not _has_form(ALERTS, alerts):
+        raise LiveViewError("its alerts are none")
     return (decode_keys(texts_by_key), alerts) if texts_by_key else None

@@ -35,6 +35,25 @@ def test_people_may_edit_the_file(tmp_path: Path) -> None:
     assert TWO in revoked
 
 
+def test_a_last_line_without_an_end_is_completed(tmp_path: Path) -> None:
+    """Otherwise two ids became one, and neither token was revoked."""
+    file = tmp_path / "revoked.txt"
+    file.write_text(ONE)
+    assert revoke_token(file, TWO)
+    assert {ONE, TWO} == {each for each in (ONE, TWO) if each in RevokedTokens(file)}
+
+
+def test_a_line_that_a_full_disk_cut_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written of it is no id, and the next revocation is complete."""
+    file, write = tmp_path / "revoked.txt", os.write
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:10]))
+        with pytest.raises(RevokedFileError, match="NOT revoked"):
+            revoke_token(file, ONE)
+    assert revoke_token(file, ONE)
+    assert ONE in RevokedTokens(file)
+
+
 def test_a_deleted_file_readmits_no_token(tmp_path: Path) -> None:
     """Deleting the file does not make a stolen token valid again."""
     file = tmp_path / "revoked.txt"

@@ -3,6 +3,7 @@
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +21,7 @@ from regraft.infra.orders.order_keys import (
     read_trusted_keys,
 )
 from regraft.schemas.order import OrderKind
+from tests.full_disk import small_disk
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
 
@@ -76,6 +78,7 @@ PUBLIC = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00 }}', "needs an expiry date"),
         ('ana = { public = "xx", not_after = 2100-01-01T00:00:00Z }', "32 bytes in base64"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, orders = ["all"] }}', "has orders"),
+        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, orders = [["pause"]] }}', "has orders"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked = "no" }}', "true or false"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked_at = 1 }}', "must be a table of"),
         ("ana", "not TOML"),
@@ -137,6 +140,30 @@ def test_a_run_has_its_own_keys(tmp_path: Path) -> None:
         ("dashboard", "trusted"),
     ]
     assert found["ana"].state(int(datetime(2100, 1, 1, tzinfo=UTC).timestamp() * 1000)) == "ended"
+
+
+def test_keys_that_a_full_disk_cut_are_made_once_there_is_room(tmp_path: Path) -> None:
+    """No part of a key stays in its place, and no empty file stands for trust in nobody."""
+    with small_disk(tmp_path / "disk") as disk:
+        directory = disk.directory / "order-keys"
+        directory.mkdir(mode=0o700)
+        disk.fill()
+        with pytest.raises(OrderKeyError, match="cannot be written"):
+            make_local_keys(directory, "ana", 30)
+        assert list(directory.iterdir()) == []
+        disk.make_room()
+        assert make_local_keys(directory, "ana", 30)
+        assert sorted(read_trusted_keys(directory / "trusted.toml")) == ["ana", "dashboard"]
+
+
+def test_keys_whose_trust_cannot_be_written_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call makes them again, instead of finding keys that nobody trusts."""
+    directory = tmp_path / "order-keys"
+    with monkeypatch.context() as patched:
+        patched.setattr(order_keys, "replace_file", Mock(side_effect=OSError(28, "No space left on device")))
+        with pytest.raises(OrderKeyError, match="cannot be written"):
+            make_local_keys(directory, "ana", 30)
+    assert make_local_keys(directory, "ana", 30)
 
 
 def test_a_named_key_that_is_missing_is_a_error(tmp_path: Path) -> None:

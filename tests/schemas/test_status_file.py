@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,30 @@ def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
     status.write({"windows": 2})
     assert json.loads((tmp_path / "run" / "stage.json").read_text()) == {"windows": 2}
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["stage.json"]
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    """Settings and results may lie elsewhere; a dangling link names the file to make."""
+    target, link = tmp_path / "elsewhere" / "file", tmp_path / "link"
+    link.symlink_to(target)
+    for text in ("one", "two"):
+        replace_file(link, text)
+        assert (link.is_symlink(), target.read_text()) == (True, text)
+
+
+def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+    """Such as /dev/stdout, which root would otherwise turn into a file for everyone."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(pipe, "text")
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(IsADirectoryError):
+        replace_file(tmp_path, "text")
 
 
 def test_a_status_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from regraft.infra.kafka.kafka_access import KafkaSecurity
-from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
+from regraft.streaming.keep_dead_letters import Position, read_position
+from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint, shards_before_start
 from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
 from regraft.streaming.submit_job import parse_settings
 from tests.full_disk import small_disk
@@ -73,9 +74,11 @@ def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (settings.checkpoint_directory / "holiday.jpg").touch()
     with pytest.raises(CheckpointMismatchError, match="owner of the checkpoint"):
         open_checkpoint(settings)
-    (settings.checkpoint_directory / MARKER).write_text("{")
-    with pytest.raises(CheckpointMismatchError, match="not readable"):
-        open_checkpoint(settings)
+    for text in ("{", "[]", "5", "null"):
+        (settings.checkpoint_directory / MARKER).write_text(text)
+        with pytest.raises(CheckpointMismatchError, match="not readable"):
+            open_checkpoint(settings)
+        assert shards_before_start(settings) > 0
 
 
 def test_the_command_line_gives_the_same_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,3 +99,14 @@ def test_the_command_line_gives_the_same_settings(tmp_path: Path, capsys: pytest
     printed = capsys.readouterr().err
     assert "window_ms is 7" in printed
     assert "security: mechanism is PLAIN without tls" in printed
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "5", "{}", '{"next_offsets": {"t": 5}}', '{"next_offsets": {"t": {"x": 1}}}']
+)
+def test_a_damaged_position_is_nowhere(tmp_path: Path, text: str) -> None:
+    """The dead letters are then kept again, and none is lost."""
+    settings = good(tmp_path)
+    settings.position_file.parent.mkdir(parents=True)
+    settings.position_file.write_text(text)
+    assert read_position(settings) == Position(None, 0)

@@ -37,6 +37,7 @@ from regraft.producers.nodes.mqtt.mqtt_session import AWAY, FAILED, IDS, MqttLog
 from regraft.producers.nodes.mqtt.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.mqtt.watch_echoes import EchoWatch
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.safe_names import safe_name
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import DEFAULT_NAMESPACE
@@ -150,7 +151,7 @@ class MqttConnector(KeptConnector):
         if self._interest_file is None or not self._interest_file.exists():
             return
         try:
-            interest.restore(json.loads(self._interest_file.read_text(encoding="utf-8")))
+            interest.restore(parse_json(self._interest_file.read_text(encoding="utf-8")))
         except (OSError, ValueError, AttributeError, TypeError) as error:  # TopicError is a ValueError.
             log.warning("interest_not_restored", broker=self._name, reason=str(error))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from regraft.schemas.parse_text import parse_json
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.wire_grammar import subject_error
 
@@ -70,7 +71,7 @@ class RetainedTopics:
         if self._file is None or not self._file.exists():
             return
         try:
-            stored = dict(json.loads(self._file.read_text(encoding="utf-8")))
+            stored = dict(parse_json(self._file.read_text(encoding="utf-8")))
             kept = {subject: None if until_s is None else float(until_s) for subject, until_s in stored.items()}
         except (OSError, ValueError, TypeError) as error:
             log.warning("retained_not_restored", file=str(self._file), reason=str(error))

@@ -17,6 +17,7 @@ from regraft.producers.recordings.read_recording import Recording, RecordingErro
 from regraft.producers.recordings.reading_bounds import ReadingBounds
 from regraft.producers.recordings.recording_format import (
     COMPRESS_LEVEL,
+    INFO_KEY,
     SCHEMA_IDS_KEY,
     BlockBuilder,
     decode_header,
@@ -221,6 +222,30 @@ def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
         rewritten_header(tmp_path / "changed.avro", change)
         with pytest.raises(RecordingError, match=reason):
             open_recording(tmp_path / "changed.avro")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"settings": {"controller": 5}}, {"topics": 5}, {"part": None}],
+    ids=str,
+)
+def test_a_description_that_no_recorder_writes_is_damage(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """What reads its settings finds tables."""
+    file = tmp_path / "rec.avro"
+    write(file, telemetry(range(10)))
+    rewritten_header(file, lambda meta: meta | {INFO_KEY: json.dumps(json.loads(meta[INFO_KEY]) | changes)})
+    with pytest.raises(RecordingError, match="is damaged: its description cannot be read"):
+        open_recording(file)
+
+
+def test_values_of_schemas_that_the_header_does_not_list_are_damage(tmp_path: Path) -> None:
+    """Each value names its schema by place in that list."""
+    file = tmp_path / "rec.avro"
+    write(file, telemetry(range(10)))
+    rewritten_header(file, lambda meta: meta | {SCHEMA_IDS_KEY: "[]"})
+    recording = open_recording(file)
+    assert list(recording.batches()) == list(recording.messages()) == []
+    assert "is damaged" in recording.warnings[0]
 
 
 def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from regraft.cli import app
 from regraft.commands import init_command
 from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.settings.run_settings import SettingsError, load_settings
+from tests.full_disk import small_disk
 
 RUNNER = CliRunner()
 
@@ -76,3 +77,24 @@ def test_a_wrong_answer_leaves_no_file(tmp_path: Path) -> None:
     answer = RUNNER.invoke(app, ["init", str(file), "--bootstrap", ""])
     assert isinstance(answer.exception, SettingsError)
     assert not file.exists()
+
+
+@pytest.mark.parametrize("name", ["\U0001f680", "a\x7fb", "a\\b"])
+def test_any_directory_can_be_given(tmp_path: Path, name: str) -> None:
+    """TOML has other escapes than JSON."""
+    file = tmp_path / "new.toml"
+    answer = RUNNER.invoke(app, ["init", str(file), "--directory", str(tmp_path / name)])
+    if name.isprintable():
+        assert answer.exit_code == 0, answer.exception
+        assert load_settings(file=file).run.directory == tmp_path / name
+    else:
+        assert "it has a control character" in str(answer.exception)
+
+
+def test_a_full_disk_leaves_no_file(tmp_path: Path) -> None:
+    """Otherwise the next call would find that it already exists."""
+    with small_disk(tmp_path / "disk") as disk:
+        disk.fill()
+        assert isinstance(RUNNER.invoke(app, ["init", str(disk.directory / "new.toml")]).exception, OSError)
+        disk.make_room()
+        assert list(disk.directory.iterdir()) == []

@@ -137,6 +137,9 @@ def test_a_recording_has_the_settings_of_the_run_and_not_of_the_recorder(tmp_pat
     assert run.settings["controller"]["horizon_lifetimes"] == 1.5
     assert set(run.settings) == {"run", "demo", "emulator", "streaming", "controller"}
     assert "pass" not in json.dumps(run.settings)
+    for damaged in ("5", "null", "[]", '["run"]', '{"run": 5}'):
+        (tmp_path / SETTINGS_FILE).write_text(damaged)
+        assert recorded_run(settings, (TELEMETRY,)).settings["controller"]["horizon_lifetimes"] == 4.0
 
 
 def test_wrong_flags_are_reported(tmp_path: Path) -> None:

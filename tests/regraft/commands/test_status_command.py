@@ -261,6 +261,24 @@ def test_the_command_reads_status_files_and_returns_the_verdict(tmp_path: Path) 
     assert (code, json.loads(text)["verdict"]) == (1, NOT_RUNNING)
 
 
+DAMAGED = [
+    *[("emulator", text) for text in ('{"ledger": [1]}', '{"delivered": NaN}', '{"lost": {}}', '{"ledger": null}')],
+    *[("alerts", text) for text in ('{"active": 5}', '{"active": [5]}', '{"active": {"a": 1}}')],
+    *[(name, "[]") for name in ("emulator", "alerts", "streaming", "dashboard")],
+]
+
+
+@pytest.mark.parametrize(("name", "text"), DAMAGED)
+def test_a_damaged_status_file_counts_as_none(tmp_path: Path, name: str, text: str) -> None:
+    """The other files still give a verdict."""
+    (tmp_path / f"{name}.json").write_text(text)
+    code, printed = _run(tmp_path, "--json")
+    assert code == 1
+    shown = json.loads(printed)
+    assert shown["services"] == {}
+    assert f"{name}.json cannot be read" in shown["source"]
+
+
 def test_a_deleted_topic_degrades_a_loop_that_does_not_need_it_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,27 @@ def at_epoch(epoch: int, one: Sent) -> Sent:
     return dataclasses.replace(one, value=encode(replace(decode(one.value, TelemetryBatch), epoch=epoch)))
 
 
+def test_telemetry_that_is_cut_is_counted_as_unread(tmp_path: Path) -> None:
+    """Framing without a batch behind it is none, and no epoch."""
+    messages = telemetry(range(3))
+    assert messages[1].value is not None
+    cut = dataclasses.replace(messages[1], value=messages[1].value[:5])
+    write(tmp_path / "rec.avro", [messages[0], cut, messages[2]])
+    described = describe_recording(tmp_path / "rec.avro")
+    assert described["unread"] == {"telemetry": 1}
+    assert described["epochs"] == [0]
+
+
+@pytest.mark.parametrize(("time_ms", "shown"), [(1 << 62, "9999-12-31"), (-(1 << 62), "1970-01-01")])
+def test_a_recording_with_a_time_that_no_calendar_has_is_described(tmp_path: Path, time_ms: int, shown: str) -> None:
+    """A client of Kafka may give a message any time."""
+    messages = telemetry(range(3))
+    write(tmp_path / "rec.avro", [dataclasses.replace(messages[1], time_ms=time_ms), *messages])
+    described = describe_recording(tmp_path / "rec.avro")
+    assert described["records"] == 4
+    assert shown in described["first"] + described["last"]
+
+
 @pytest.mark.parametrize("is_member", [True, False])
 def test_an_added_broker_is_known(tmp_path: Path, *, is_member: bool) -> None:
     """The topic of members names it; without that, the broker is unknown and the description says so."""
