@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Generic
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.infra.kafka.kafka_clients import Option, consume, open_consumer, report_error
+from regraft.infra.kafka.kafka_clients import OnError, Option, consume, open_consumer, report_error
 from regraft.infra.kafka.prove_reading import Place, ReadingProof
 from regraft.schemas.codec import Record, UndecodableRecordError, decode
 
@@ -24,11 +24,14 @@ log = structlog.get_logger(__name__)
 class ProvedReader:
     """Reads partitions, each from an offset on; ``options`` are further ones of the consumer."""
 
-    def __init__(self, kafka: KafkaAccess, options: Mapping[str, Option]) -> None:
-        self._kafka, self._options = kafka, {"enable.partition.eof": True, **options}
+    def __init__(self, kafka: KafkaAccess, options: Mapping[str, Option], on_error: OnError | None = None) -> None:
+        self._kafka, self._options, self._on_kafka_error = kafka, {"enable.partition.eof": True, **options}, on_error
         self._reached: dict[Place, int] = {}  # The next offset of each partition, after transaction markers as well.
-        self._consumer = open_consumer(kafka, self._options)
+        self._consumer = self._open()
         self._proof = ReadingProof(self._consumer, CALL_S)
+
+    def _open(self) -> Consumer:
+        return open_consumer(self._kafka, self._options, on_error=self._on_kafka_error)
 
     def _assign(self) -> None:
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._reached.items()])
@@ -65,7 +68,7 @@ class ProvedReader:
     def reopen(self) -> None:
         """Read on with another consumer, from where this one got to."""
         self._consumer.close()
-        self._consumer = open_consumer(self._kafka, self._options)
+        self._consumer = self._open()
         self._proof.read_with(self._consumer)
         self._assign()
 
