@@ -128,27 +128,22 @@ class EpochTables(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch's number."""
-        ...
 
     @property
     def configuration(self) -> OverlayConfiguration:
         """The whole overlay of the epoch."""
-        ...
 
     @property
     def neighbours(self) -> Collection[str]:
         """The brokers that this one is linked to; none if it is outside."""
-        ...
 
     @property
     def lost(self) -> frozenset[str]:
         """The brokers that the plan to this epoch names as lost."""
-        ...
 
     @property
     def is_outside(self) -> bool:
         """Whether the broker is outside the overlay."""
-        ...
 
 
 Tables = TypeVar("Tables", bound=EpochTables)

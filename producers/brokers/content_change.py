@@ -42,11 +42,9 @@ class ContentTables(EpochTables, Protocol):
     @property
     def is_drained(self) -> bool:
         """Whether nothing of the epoch can arrive any more."""
-        ...
 
     def lose_peer(self, peer: str) -> None:
         """Stop waiting for a dead broker: everything that it sent in this epoch has arrived."""
-        ...
 
 
 Tables = TypeVar("Tables", bound=ContentTables)
