@@ -18,10 +18,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.kafka_clients import Option, report_error
+from regraft.infra.kafka.prove_reading import CALL_S, ProvedReader
 from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stack_error import StackError
 from regraft.infra.process.stage_metrics import StageMetrics
-from regraft.producers.emulator.tail_topic import CALL_S, ProvedReader
 from regraft.producers.recordings.write_recording import RecordingWriter
 from regraft.schemas.alert import Alert
 from regraft.schemas.announcement import Announcement
