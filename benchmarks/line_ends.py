@@ -35,7 +35,6 @@ class Killable(Protocol):
 
     def kill(self) -> None:
         """Kill it at once."""
-        ...
 
 
 Server = tuple[Killable, int, int]  # A server, its port for clients, its port for connectors.
@@ -46,19 +45,15 @@ class End(Protocol):
 
     async def listen(self, take: Callable[[bytes], None]) -> None:
         """Subscribe; ``take`` gets each payload."""
-        ...
 
     async def publish(self, payload: bytes) -> None:
         """Publish."""
-        ...
 
     async def flush(self) -> None:
         """Hand all published messages to the broker."""
-        ...
 
     async def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 class NatsEnd:

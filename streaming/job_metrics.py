@@ -6,6 +6,7 @@ belongs to :mod:`streaming.run_job`.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,149 +24,110 @@ FLOOR_BATCHES = 100
 HELD_PARTS = ("addBatch", "triggerExecution")  # Spark's names of the phases in which a micro-batch is held.
 FURTHEST_BEHIND = "maxOffsetsBehindLatest"  # Spark's name, in the report of a Kafka source.
 
+GAUGES = {
+    "batch_floor_ms": f"The shortest of the last {FLOOR_BATCHES} micro-batches: the fixed cost of one.",
+    "input_rows_per_s": "Records that arrived per second before the last micro-batch.",
+    "processed_rows_per_s": "Records that the last micro-batch read per second.",
+    "closing_lag_ms": "Lag of the end of the last closed window behind the newest event time.",
+    "window_delay_ms": "Time from the end of the newest window until it was written, by this machine's clock.",
+    "settle_ms": "Time that windows wait for late deliveries after all brokers have passed their end.",
+    "brokers_awaited": "Brokers that a window waits for until its grace ends.",
+    "brokers_given_up": "Brokers that windows do not wait for, because they were late when a grace ended.",
+    "backlog_records": "Records of telemetry that were not read after the last micro-batch.",
+    "backlog_partition_max": "The same for the partition furthest behind, as Spark reports it.",
+    "catching_up": "1 while a backlog is read with the longer grace.",
+    "state_rows": "Parts of batches kept for open windows.",
+    "state_bytes": "Size of what is kept for open windows, as encoded in Spark's state.",
+    "state_store_bytes": "Memory that Spark's state store uses for it, kept versions included.",
+    "shard_skew": "State of the largest shard as a multiple of the mean.",
+    "shard_ms_max": "Time that the slowest shard took to merge, encode and write the last closed windows.",
+    "shard_ms_skew": "The same as a multiple of the mean.",
+    "heap_bytes": "Heap of the Java process in use.",
+    "heap_live_bytes": "The same right after the last full collection, without garbage; 0 before the first.",
+    "letters_only_counted": "Refused records without a dead letter: their sender had too many within a minute.",
+}
+COUNTERS = {
+    "batches": "Completed micro-batches.",
+    "records": "Records of telemetry read.",
+    "records_lost": "Records of telemetry that Kafka deleted before they were read.",
+    "cells": "Delivery cells read.",
+    "late_rows": "Rows dropped because their window was closed.",
+    "rows_over": "Rows dropped because their broker had used up its share of the window: it sends too much.",
+    "boots_cut": "Boots of brokers that markers leave out, beyond the newest ones: no broker restarts as often.",
+    "rows_failed": "Rows left out because merging or encoding them failed.",
+    "dead_letters": "Records that were refused and kept with the reason.",
+    "records_newer": "Refused records written by a newer version of Regraft: upgrade the streaming job.",
+    "clocks_off": "Refused batches whose time was too far from Kafka's: a broker's clock is wrong.",
+    "cells_off": "Delivery cells skipped because their time was too far from Kafka's: a publisher's clock is wrong.",
+    "windows": "Windows written.",
+    "windows_rewritten": "Windows written again because their micro-batch ran again, which changes nothing.",
+    "rows": "State rows written.",
+    "write_waits": "Waits for space in the buffer on the way to Kafka.",
+}
+
 
 class JobMetrics:
-    """The Prometheus metrics of the streaming job."""
+    """The Prometheus metrics of the streaming job; one without labels is set, or added to, by its name."""
 
     def __init__(self) -> None:
         self.stage = StageMetrics("streaming")
-        self.registry = self.stage.registry
+        self.registry, counter, gauge = self.stage.registry, self.stage.counter, self.stage.gauge
         self._recent_batch_ms: deque[int] = deque(maxlen=FLOOR_BATCHES)
-        self._add_progress()
-        self._add_state()
-        self._add_results()
-
-    def _add_progress(self) -> None:
-        counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
-        self.batches = counter("batches", "Completed micro-batches.")
-        self.batch_ms = histogram("batch_ms", "Duration of a micro-batch.")
-        self.batch_part_ms = gauge(
+        self._batch_ms = self.stage.histogram("batch_ms", "Duration of a micro-batch.")
+        self._batch_part_ms = gauge(
             "batch_part_ms",
             "Durations of the parts of the last micro-batch, by Spark's name of the part, and the time that it was "
             "held.",
             ["part"],
         )
-        self.batch_floor_ms = gauge(
-            "batch_floor_ms",
-            f"The shortest of the last {FLOOR_BATCHES} micro-batches: the fixed cost of one.",
-        )
-        self.input_rows_per_s = gauge(
-            "input_rows_per_s", "Records that arrived per second before the last micro-batch."
-        )
-        self.processed_rows_per_s = gauge("processed_rows_per_s", "Records that the last micro-batch read per second.")
-        self.closing_lag_ms = gauge(
-            "closing_lag_ms", "Lag of the end of the last closed window behind the newest event time."
-        )
-        self.window_delay_ms = gauge(
-            "window_delay_ms", "Time from the end of the newest window until it was written, by this machine's clock."
-        )
-        self.settle_ms = gauge(
-            "settle_ms", "Time that windows wait for late deliveries after all brokers have passed their end."
-        )
-        self.brokers_awaited = gauge("brokers_awaited", "Brokers that a window waits for until its grace ends.")
-        self.brokers_given_up = gauge(
-            "brokers_given_up", "Brokers that windows do not wait for, because they were late when a grace ended."
-        )
-        self.backlog_records = gauge(
-            "backlog_records", "Records of telemetry that were not read after the last micro-batch."
-        )
-        self.backlog_partition_max = gauge(
-            "backlog_partition_max", "The same for the partition furthest behind, as Spark reports it."
-        )
-        self.catching_up = gauge("catching_up", "1 while a backlog is read with the longer grace.")
-
-    def _add_state(self) -> None:
-        gauge = self.stage.gauge
-        self.state_rows = gauge("state_rows", "Parts of batches kept for open windows.")
-        self.state_bytes = gauge("state_bytes", "Size of what is kept for open windows, as encoded in Spark's state.")
-        self.state_store_bytes = gauge(
-            "state_store_bytes", "Memory that Spark's state store uses for it, kept versions included."
-        )
-        self.state_part_ms = gauge(
+        self._gauges = {name: gauge(name, text) for name, text in GAUGES.items()}
+        self._state_part_ms = gauge(
             "state_part_ms",
             "Time that all tasks together spent updating and committing the state of the last micro-batch.",
             ["part"],
         )
-        self.shard_skew = gauge("shard_skew", "State of the largest shard as a multiple of the mean.")
-        self.shard_ms_max = gauge(
-            "shard_ms_max", "Time that the slowest shard took to merge, encode and write the last closed windows."
-        )
-        self.shard_ms_skew = gauge("shard_ms_skew", "The same as a multiple of the mean.")
-        self.heap_bytes = gauge("heap_bytes", "Heap of the Java process in use.")
-        self.heap_live_bytes = gauge(
-            "heap_live_bytes", "The same right after the last full collection, without garbage; 0 before the first."
-        )
-
-    def _add_results(self) -> None:
-        counter, gauge = self.stage.counter, self.stage.gauge
-        self.records = counter("records", "Records of telemetry read.")
-        self.records_lost = counter("records_lost", "Records of telemetry that Kafka deleted before they were read.")
-        self.cells = counter("cells", "Delivery cells read.")
-        self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
-        self.rows_over = counter(
-            "rows_over", "Rows dropped because their broker had used up its share of the window: it sends too much."
-        )
-        self.boots_cut = counter(
-            "boots_cut", "Boots of brokers that markers leave out, beyond the newest ones: no broker restarts as often."
-        )
-        self.rows_failed = counter("rows_failed", "Rows left out because merging or encoding them failed.")
-        self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
-        self.letters_over = gauge(
-            "letters_only_counted", "Refused records without a dead letter: their sender had too many within a minute."
-        )
-        self.records_newer = counter(
-            "records_newer", "Refused records written by a newer version of Regraft: upgrade the streaming job."
-        )
-        self.clocks_off = counter(
-            "clocks_off",
-            "Refused batches whose time was too far from Kafka's: a broker's clock is wrong.",
-        )
-        self.cells_off = counter(
-            "cells_off",
-            "Delivery cells skipped because their time was too far from Kafka's: a publisher's clock is wrong.",
-        )
-        self.windows = counter("windows", "Windows written.")
-        self.windows_rewritten = counter(
-            "windows_rewritten", "Windows written again because their micro-batch ran again, which changes nothing."
-        )
-        self.rows = counter("rows", "State rows written.")
+        self._counters = {name: counter(name, text) for name, text in COUNTERS.items()}
         self.query_starts = counter("query_starts", "Starts of the query, by grace.", ["grace"])
-        self.write_waits = counter("write_waits", "Waits for space in the buffer on the way to Kafka.")
+
+    def set(self, **values: float) -> None:
+        """Set the gauges of these names."""
+        for name, value in values.items():
+            self._gauges[name].set(value)
+
+    def add(self, **counts: float) -> None:
+        """Add to the counters of these names."""
+        for name, count in counts.items():
+            self._counters[name].inc(count)
 
     def show_progress(self, progress: StreamingQueryProgress, held_ms: int) -> None:
         """Record Spark's report on one micro-batch, and how long it was held."""
-        self.batches.inc()
+        self.add(batches=1)
         for part, duration_ms in progress.durationMs.items():
-            self.batch_part_ms.labels(part).set(duration_ms - held_ms * (part in HELD_PARTS))
-        self.batch_part_ms.labels("held").set(held_ms)
+            self._batch_part_ms.labels(part).set(duration_ms - held_ms * (part in HELD_PARTS))
+        self._batch_part_ms.labels("held").set(held_ms)
         batch_ms = progress.durationMs.get("triggerExecution", 0) - held_ms
-        self.batch_ms.observe(batch_ms)
+        self._batch_ms.observe(batch_ms)
         self._recent_batch_ms.append(batch_ms)
-        self.batch_floor_ms.set(min(self._recent_batch_ms))
-        self.input_rows_per_s.set(_finite(progress.inputRowsPerSecond))
-        self.processed_rows_per_s.set(progress.numInputRows * 1_000 / max(batch_ms, 1))
+        arriving_per_s, processed_per_s = progress.inputRowsPerSecond, progress.numInputRows * 1_000 / max(batch_ms, 1)
+        self.set(batch_floor_ms=min(self._recent_batch_ms), processed_rows_per_s=processed_per_s)
+        self.set(input_rows_per_s=arriving_per_s if math.isfinite(arriving_per_s) else 0.0)
         for source in progress.sources:
-            self.backlog_partition_max.set(float(source.metrics.get(FURTHEST_BEHIND, 0)))
+            self.set(backlog_partition_max=float(source.metrics.get(FURTHEST_BEHIND, 0)))
         for state in progress.stateOperators:
-            self.state_store_bytes.set(state.memoryUsedBytes)
-            self.state_part_ms.labels("update").set(state.allUpdatesTimeMs)
-            self.state_part_ms.labels("commit").set(state.commitTimeMs)
+            self.set(state_store_bytes=state.memoryUsedBytes)
+            self._state_part_ms.labels("update").set(state.allUpdatesTimeMs)
+            self._state_part_ms.labels("commit").set(state.commitTimeMs)
 
     def show_heap(self, spark: SparkSession) -> None:
         """Record how full Java's heap is, now and after its last full collection."""
         jvm: Any = spark._jvm
         factory = jvm.java.lang.management.ManagementFactory
-        self.heap_bytes.set(factory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
-        live_bytes = 0
+        used_bytes, live_bytes = factory.getMemoryMXBean().getHeapMemoryUsage().getUsed(), 0
         for pool in factory.getMemoryPoolMXBeans():
             # The old generation, which holds what survives, by the collector's own name.
             collected = pool.getCollectionUsage() if "Old" in pool.getName() or "Tenured" in pool.getName() else None
             live_bytes += 0 if collected is None else collected.getUsed()
-        self.heap_live_bytes.set(live_bytes)
-
-
-def _finite(value: float) -> float:
-    return value if value == value and abs(value) != float("inf") else 0.0
+        self.set(heap_bytes=used_bytes, heap_live_bytes=live_bytes)
 
 
 class JobHealth:

@@ -231,27 +231,27 @@ class _Job:
         status.closed_ms = max(report.closed_ms for report in reports)
         status.state_rows = sum(report.open_rows for report in reports)
         status.state_bytes = sum(report.state_bytes for report in reports)
-        metrics = self._metrics
-        metrics.closing_lag_ms.set(max(report.latest_ms - report.closed_ms for report in reports))
-        if windows:
-            metrics.window_delay_ms.set(time.time() * 1_000 - windows[-1].window.end_ms)
-        # All shards report the same about this and about the brokers awaited.
-        metrics.settle_ms.set(reports[0].settle_ms)
-        metrics.brokers_awaited.set(reports[0].brokers_awaited)
-        metrics.brokers_given_up.set(reports[0].brokers_given_up)
-        metrics.state_rows.set(status.state_rows)
-        metrics.state_bytes.set(status.state_bytes)
-        metrics.shard_skew.set(_skew([report.state_bytes for report in reports]))
+        self._metrics.set(
+            closing_lag_ms=max(report.latest_ms - report.closed_ms for report in reports),
+            # All shards report the same about this and about the brokers awaited.
+            settle_ms=reports[0].settle_ms,
+            brokers_awaited=reports[0].brokers_awaited,
+            brokers_given_up=reports[0].brokers_given_up,
+            state_rows=status.state_rows,
+            state_bytes=status.state_bytes,
+            shard_skew=_skew([report.state_bytes for report in reports]),
+        )
         if windows:  # Otherwise shards have little to do.
-            metrics.shard_ms_max.set(max(report.took_ms for report in reports))
-            metrics.shard_ms_skew.set(_skew([report.took_ms for report in reports]))
-        metrics.write_waits.inc(waits + sum(report.write_waits for report in reports))
+            took_ms = [report.took_ms for report in reports]
+            self._metrics.set(shard_ms_max=max(took_ms), shard_ms_skew=_skew(took_ms))
+            self._metrics.set(window_delay_ms=time.time() * 1_000 - windows[-1].window.end_ms)
+        self._metrics.add(write_waits=waits + sum(report.write_waits for report in reports))
 
     def _add(self, **counts: int) -> None:
         """Add to the counts of these names, in the status and in the metrics."""
         for name, count in counts.items():
             setattr(self.status, name, getattr(self.status, name) + count)
-            getattr(self._metrics, name).inc(count)
+        self._metrics.add(**counts)
 
     def _count_dropped(self, batch: ClosedBatch) -> None:
         """Count what a sender of too much, or of what cannot be used, has caused to be left out."""
@@ -307,7 +307,7 @@ class _Job:
                 self._report_losses(start or {}, end, observed.get("records", 0))
                 kept = self._letters.keep(start, end, observed.get("dead", 0), status.batch_time_ms)
                 self._add(dead_letters=kept)
-                self._metrics.letters_over.set(self._letters.only_counted)
+                self._metrics.set(letters_only_counted=self._letters.only_counted)
             except (PySparkException, Py4JError, StateWriteError, OSError) as error:
                 raise explained(error, self._settings) from error
             self._choose_grace(end, latest or end)
@@ -343,8 +343,7 @@ class _Job:
         """Update the metrics from a report."""
         metrics, self._health.has_batch = self._metrics, True
         metrics.show_progress(progress, held_ms)
-        metrics.backlog_records.set(self.status.records_behind)
-        metrics.catching_up.set(self.status.catching_up)
+        metrics.set(backlog_records=self.status.records_behind, catching_up=self.status.catching_up)
         if self._settings.metrics_port is not None and time.monotonic() - self._heap_at_s > HEAP_PAUSE_S:
             self._heap_at_s = time.monotonic()
             metrics.show_heap(self._spark)

@@ -1,15 +1,19 @@
 """Prove that a consumer reads: ask Kafka where partitions end, and see whether the consumer gets there.
 
-A consumer that gets nothing looks like one for which there is nothing.
+A consumer that gets nothing looks like one for which there is nothing, so commands could be lost in silence.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.kafka_clients import OnError, Option, consume, open_consumer, report_error
+
+CALL_S = 2.0  # Longest wait for one answer from Kafka.
 MISSES_MAX = 3  # Rounds: a backlog, or a transaction that is being aborted, is not a stall.
 Place = tuple[str, int]
 
@@ -61,3 +65,59 @@ class ReadingProof:
     def needs_another_consumer(self) -> bool:
         """Return True if this consumer has had MISSES_MAX rounds without getting to an end."""
         return any(count >= MISSES_MAX for count in self._misses.values())
+
+
+class ProvedReader:
+    """Reads partitions, each from an offset on; ``options`` are further ones of the consumer."""
+
+    def __init__(self, kafka: KafkaAccess, options: Mapping[str, Option], on_error: OnError | None = None) -> None:
+        self._kafka, self._options, self._on_kafka_error = kafka, {"enable.partition.eof": True, **options}, on_error
+        self._reached: dict[Place, int] = {}  # The next offset of each partition, after transaction markers as well.
+        self._consumer = self._open()
+        self._proof = ReadingProof(self._consumer, CALL_S)
+
+    def _open(self) -> Consumer:
+        return open_consumer(self._kafka, self._options, on_error=self._on_kafka_error)
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._reached.items()])
+
+    def _arrived(self, count_max: int) -> Iterator[Message]:
+        """Yield the messages that have arrived."""
+        for message in consume(self._consumer, count_max, self._kafka.client_id):
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                report_error(self._kafka.client_id, error)
+                continue
+            place, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
+            self._reached[place] = max(offset + (error is None), self._reached.get(place, 0))
+            if error is None:
+                yield message
+
+    def _is_answered(self) -> bool:
+        return self._proof.ask({place: max(offset, 0) for place, offset in dict(self._reached).items()})
+
+    def prove(self) -> bool:
+        """Ask Kafka where the next partition ends; return False if records that it has do not arrive.
+
+        A missing topic, or a Kafka that does not answer, shows nothing. Takes up to ``CALL_S``, so call it from another
+        thread than the one that polls.
+        """
+        self._is_answered()
+        return not self._proof.stalled
+
+    @property
+    def is_stalled(self) -> bool:
+        """Return True if records that Kafka has have not arrived with this consumer for some questions."""
+        return self._proof.needs_another_consumer
+
+    def reopen(self) -> None:
+        """Read on with another consumer, from where this one got to."""
+        self._consumer.close()
+        self._consumer = self._open()
+        self._proof.read_with(self._consumer)
+        self._assign()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._consumer.close()

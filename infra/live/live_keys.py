@@ -18,7 +18,6 @@ class KeyClient(Protocol):
 
     def mset(self, mapping: Any) -> Any:
         """Set all keys at once."""
-        ...
 
 
 class LiveKeys:

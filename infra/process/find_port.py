@@ -39,8 +39,8 @@ def check_port(port: int, server: str) -> None:
             ) from error
 
 
-def is_listening(port: int, timeout_s: float = 0.2) -> bool:
+def is_listening(port: int) -> bool:
     """Return True if a process accepts connections on this loopback port."""
     with socket.socket() as probe:
-        probe.settimeout(timeout_s)
+        probe.settimeout(0.2)
         return probe.connect_ex((LOOPBACK, port)) == 0

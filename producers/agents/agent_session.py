@@ -25,7 +25,6 @@ class Upstream(Protocol):
 
     def close(self) -> None:
         """End the connection; what was written is sent."""
-        ...
 
 
 AnUpstream = TypeVar("AnUpstream", bound=Upstream)
@@ -40,7 +39,6 @@ class Subscription(Protocol):
     @property
     def words(self) -> list[str]:
         """What it subscribes, word by word."""
-        ...
 
 
 class Client(Protocol):
@@ -53,24 +51,19 @@ class Client(Protocol):
     @property
     def stays_partly(self) -> StayReason | None:
         """Why the client may not move, or nothing that it subscribes."""
-        ...
 
     @property
     def subscriptions(self) -> Mapping[Any, Subscription]:
         """Its subscriptions."""
-        ...
 
     def numbered(self, number: int) -> Subscription | None:
         """Return the subscription with a number of the agent's."""
-        ...
 
     def has_ended(self, number: int) -> bool:
         """Return True for the number of a subscription that has ended."""
-        ...
 
     def renumber(self, subscription: Any) -> None:
         """Give a subscription a number that no earlier one had: it restarts."""
-        ...
 
 
 class Moves(Protocol):
@@ -79,11 +72,9 @@ class Moves(Protocol):
     @property
     def brokers(self) -> set[str]:
         """The brokers that moving subscriptions leave or go to."""
-        ...
 
     def lose(self, broker: str) -> None:
         """Note that a broker is gone."""
-        ...
 
 
 class Publishing(Protocol):
@@ -91,11 +82,9 @@ class Publishing(Protocol):
 
     def follow(self) -> None:
         """Publish where subscriptions have moved."""
-        ...
 
     def lose(self, broker: str) -> None:
         """Note that the connection to a broker is gone."""
-        ...
 
 
 class Session(Protocol):
@@ -110,64 +99,49 @@ class Session(Protocol):
     @property
     def reads_nothing(self) -> bool:
         """Return True while nothing is read from brokers, since the client takes no more."""
-        ...
 
     # --- its connections to brokers ----------------------------------------------------------------------------------
 
     def new_upstream(self, address: BrokerAddress) -> Any:
         """Return a connection to a broker that is not open."""
-        ...
 
     async def log_in(self, upstream: Any) -> None:
         """Open a connection as the client, where notes reach the agent; raise UpstreamError if that is refused."""
-        ...
 
     def subscribe(self, upstream: Any, subscription: Any, name: str = "", epoch: int = -1) -> None:
         """Subscribe at a broker; a plan to ``epoch`` brings the overlay's subscription ``name`` there."""
-        ...
 
     def unsubscribe(self, upstream: Any, subscription: Any) -> None:
         """End a subscription at a broker."""
-        ...
 
     def write_note(self, broker: str, note: AgentNote) -> None:
         """Send a note to the node of a broker, through the broker."""
-        ...
 
     def want_flush(self, upstream: Any, *, is_wanted: bool) -> None:
         """Ask a broker for the agent's own messages through the overlay, or no longer."""
-        ...
 
     def send_flush(self, upstream: Any, mark: int) -> None:
         """Publish such a message behind everything that the client has published."""
-        ...
 
     def note_connected(self, upstream: Any) -> None:
         """Note that there is one more connection to a broker."""
-        ...
 
     # --- the client --------------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the client, at most as long as it lasts."""
-        ...
 
     def hold(self, reason: str) -> None:
         """Let the client wait, until each reason for it is released."""
-        ...
 
     def release(self, reason: str) -> None:
         """Take back a reason for which the client waits."""
-        ...
 
     def deliver(self, subscription: Any, raw: Any) -> None:
         """Hand a message to the client, with those that the same broker delivers."""
-        ...
 
     def deliver_now(self) -> None:
         """Write what has been handed to the client outside the handling of a broker's frames."""
-        ...
 
     def end(self, reason: str) -> None:
         """End the client and all its connections."""
-        ...

@@ -33,19 +33,15 @@ class UpstreamOwner(Protocol):
 
     def take_packets(self, upstream: MqttUpstream, packets: Sequence[mqtt5.Packet]) -> None:
         """Handle what the broker sends, except answers."""
-        ...
 
     def lose_upstream(self, upstream: MqttUpstream, reason: str) -> None:
         """Note that the connection has ended, unasked."""
-        ...
 
     def take_refusal(self, upstream: MqttUpstream, packet: mqtt5.DisconnectPacket) -> None:
         """Note that the broker has ended the connection for what the client does."""
-        ...
 
     def hold_back(self, upstream: MqttUpstream, *, is_full: bool) -> None:
         """Note that the broker is slow, or no longer is."""
-        ...
 
 
 @dataclass(slots=True)

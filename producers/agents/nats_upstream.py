@@ -21,15 +21,12 @@ class UpstreamOwner(Protocol):
 
     def take_frames(self, upstream: Upstream, frames: list[Frame]) -> None:
         """Handle what the server sends, except its pings, and pongs that somebody awaits."""
-        ...
 
     def lose_upstream(self, upstream: Upstream, reason: str) -> None:
         """Note that the connection has ended, unasked."""
-        ...
 
     def hold_back(self, upstream: Upstream, *, is_full: bool) -> None:
         """Note that the server is slow, or no longer is."""
-        ...
 
 
 class Upstream(asyncio.Protocol):

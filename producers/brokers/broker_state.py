@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import (
@@ -26,6 +26,7 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.command_fence import CommandFence
 from regraft.producers.brokers.early_messages import EarlyMessages
+from regraft.schemas.command import Command
 from regraft.schemas.plan import ClientMove
 
 HELD_MAX = 100_000  # Held deliveries, or notifications at a rendezvous; more are dropped and counted.
@@ -102,6 +103,14 @@ class ContentPlanUnderWay(PlanUnderWay):
     ready: set[str] = field(default_factory=set)
     arrived: set[str] = field(default_factory=set)
 
+    @classmethod
+    def of(cls, command: Command) -> Self:
+        """Return the plan of a prepare; a client whose home is lost reconnects by itself, in a new stay."""
+        lost = command.lost_brokers
+        moves = {move.client: move for move in command.moves if move.home_from not in lost}
+        homes = {one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in lost}
+        return cls(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
+
     def home_after(self, subscription: str, home: str) -> str:
         """Return the new home of a subscription, empty if it stays."""
         move = self.moves.get(subscription)
@@ -119,27 +128,22 @@ class EpochTables(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch's number."""
-        ...
 
     @property
     def configuration(self) -> OverlayConfiguration:
         """The whole overlay of the epoch."""
-        ...
 
     @property
     def neighbours(self) -> Collection[str]:
         """The brokers that this one is linked to; none if it is outside."""
-        ...
 
     @property
     def lost(self) -> frozenset[str]:
         """The brokers that the plan to this epoch names as lost."""
-        ...
 
     @property
     def is_outside(self) -> bool:
         """Whether the broker is outside the overlay."""
-        ...
 
 
 Tables = TypeVar("Tables", bound=EpochTables)

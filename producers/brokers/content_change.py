@@ -7,22 +7,29 @@ What is in the tables belongs to the kind's own change: :mod:`producers.brokers.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import (
     ClientDropped,
+    Deliver,
+    Dropped,
     Effect,
+    End,
+    FlowEnd,
     LeaveRequest,
+    Message,
     Notification,
     PublisherLeaves,
     ReadyRequest,
     UnadvertiseRequest,
 )
+from regraft.producers.brokers.broker_reports import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE
 from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay, EpochTables
-from regraft.producers.brokers.content_moves import LocalInterests, MovingSubscribers
-from regraft.producers.brokers.epoch_change import EpochChange, pop_late
-from regraft.producers.brokers.switch_epochs import answer_prepare, switch
+from regraft.producers.brokers.content_moves import ContentInterests, MovingSubscribers
+from regraft.producers.brokers.epoch_change import EpochChange, pop_late, reason_to_stay
+from regraft.producers.brokers.switch_epochs import answer_prepare, deliver_or_hold, switch
 from regraft.schemas.command import Command
 
 
@@ -32,6 +39,13 @@ class ContentTables(EpochTables, Protocol):
     lost: frozenset[str]
     dead: set[str]
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing of the epoch can arrive any more."""
+
+    def lose_peer(self, peer: str) -> None:
+        """Stop waiting for a dead broker: everything that it sent in this epoch has arrived."""
+
 
 Tables = TypeVar("Tables", bound=ContentTables)
 Plan = TypeVar("Plan", bound=ContentPlanUnderWay)
@@ -40,7 +54,7 @@ Plan = TypeVar("Plan", bound=ContentPlanUnderWay)
 class ContentChange(EpochChange[Tables, Plan]):
     """The part of a :class:`producers.brokers.epoch_change.EpochChange` that both kinds share."""
 
-    def __init__(self, state: BrokerState[Tables, Plan], interests: LocalInterests[Tables]) -> None:
+    def __init__(self, state: BrokerState[Tables, Plan], interests: ContentInterests[Tables, Plan]) -> None:
         self._state = state
         self._clients = interests
         self.broker = state.broker
@@ -65,7 +79,56 @@ class ContentChange(EpochChange[Tables, Plan]):
         self._state.note_reported({peer for epoch, peer in deaths if epoch == min(self._state.tables)})
         return self._note_deaths(deaths, now_ms) if deaths else []
 
+    # --- notifications -----------------------------------------------------------------------------------------------
+
+    def tables_for(self, source: str | None, notification: Notification) -> Tables | Dropped:
+        """Return the tables by which a notification is routed, or that it goes no further."""
+        tables = self._state.tables.get(notification.epoch)
+        if tables is None:
+            return Dropped(notification, EPOCH_UNKNOWN)
+        if source in tables.dead:
+            return Dropped(notification, FROM_THE_DEAD)
+        return Dropped(notification, OUTSIDE) if tables.is_outside else tables
+
+    def hand_over(self, notification: Notification, wanted: Iterable[str], effects: list[Effect]) -> None:
+        """Deliver a notification to the confirmed ones of subscriptions, or hold it for them."""
+        here = self._clients.locals
+        confirmed = tuple(sorted(name for name in wanted if name in here and here[name].is_confirmed))
+        for part in self.movers.split_moved(confirmed):
+            deliver_or_hold(self._state, self.must_hold, Deliver(notification, part), effects)
+
     # --- preparing ---------------------------------------------------------------------------------------------------
+
+    def _reason_to_stay(self, command: Command, target: OverlayConfiguration) -> str:
+        """Return which subscribers cannot move, or which clients a leaving broker still has; empty if none."""
+        for one in command.subscribers_moved:
+            if one.home_to not in target.brokers:
+                return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
+        if self.broker in command.brokers_left and not self._state.leaves_clients:
+            is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
+            here = self._clients.publishers_here() if is_emptied else self._clients.clients_here()
+            return reason_to_stay(here, command)
+        return ""
+
+    def _begin_plan(self, command: Command, under_way: Plan, tables: Tables) -> None:
+        """Begin a plan, in whose epoch the lost neighbours that do not rejoin are dead."""
+        lost_peers = self._state.lost_peers
+        self._state.begin_plan(under_way, tables)
+        lost_peers -= tables.lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
+        for peer in lost_peers.intersection(tables.neighbours):
+            tables.lose_peer(peer)
+
+    def is_ready_to_switch(self, under_way: Plan) -> bool:
+        """Return True if no subscription or publisher keeps this broker from being prepared."""
+        return self._clients.is_ready_to_switch(under_way)
+
+    def is_of_plan(self, message: Message, under_way: Plan) -> bool:
+        """Return True for markers of draining and for messages that fill the new tables."""
+        return isinstance(message, End | FlowEnd) or getattr(message, "epoch", None) == under_way.epoch_to
+
+    def is_drained(self, under_way: Plan) -> bool:
+        """Return True if nothing of the old epoch can arrive any more."""
+        return self._state.tables[under_way.epoch_from].is_drained
 
     def note_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
         """Note that the next home of a subscription has it."""

@@ -10,20 +10,24 @@ only when nothing of k can reach it any more.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from regraft.producers.brokers.broker_messages import (
     ArriveRequest,
     Cancelled,
+    CancelRequest,
     ClientDropped,
     Deliver,
     Effect,
     ReadyRequest,
+    SubscribeRequest,
     SubscriberMoves,
     SubscriberTaken,
 )
+from regraft.producers.brokers.broker_reports import ProtocolError
 from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay, EpochTables
 
 
@@ -63,28 +67,62 @@ def are_ready(locals_: Mapping[str, LocalSubscription], under_way: ContentPlanUn
 
 
 Tables = TypeVar("Tables", bound=EpochTables)
-TablesIn = TypeVar("TablesIn", bound=EpochTables, contravariant=True)
 Plan = TypeVar("Plan", bound=ContentPlanUnderWay)
 
 
-class LocalInterests(Protocol[TablesIn]):
-    """The subscriptions of local clients."""
+class ContentInterests(ABC, Generic[Tables, Plan]):
+    """The subscriptions of local clients, and what a broker knows of others."""
 
-    locals: dict[str, LocalSubscription]
+    def __init__(self, state: BrokerState[Tables, Plan]) -> None:
+        self._state = state
+        self.broker = state.broker
+        self.locals: dict[str, LocalSubscription] = {}
 
+    @abstractmethod
     def publishers_here(self) -> dict[str, int]:
         """Return the publishers whose home this broker is in the epoch that it stamps, or will be, with their stays."""
-        ...
 
-    def issue_arrived(self, tables: TablesIn, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    @abstractmethod
+    def clients_here(self) -> dict[str, int]:
+        """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
+
+    @abstractmethod
+    def issue_arrived(self, tables: Tables, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
-        ...
+
+    @abstractmethod
+    def is_ready_to_switch(self, under_way: Plan) -> bool:
+        """Return True if no subscription or publisher keeps this broker from being prepared."""
+
+    @abstractmethod
+    def _end(self, subscription: str, now_ms: float) -> list[Effect]:
+        """Release a subscription that has just ended."""
+
+    def _add_local(self, request: SubscribeRequest | ArriveRequest, epochs: set[int]) -> None:
+        """Note a subscription that these epochs have yet to confirm; raise ProtocolError if its name is in use."""
+        name, has_arrived = request.subscription, isinstance(request, ArriveRequest)
+        if name in self.locals:
+            raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
+        stay = request.client, request.connection
+        self.locals[name] = LocalSubscription(name, *stay, epochs, has_arrived=has_arrived)
+
+    def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
+        """End a subscription: behind its ArriveRequest if that is kept here until its epoch is prepared."""
+        name = request.subscription
+        local = self.locals.get(name)
+        if local is None:
+            epoch = self._state.early.epoch_of(name)
+            return [] if epoch is None else self._state.keep_early(epoch, None, request)
+        if local.has_ended:
+            return []
+        local.has_ended = True
+        return self._end(name, now_ms)
 
 
 class MovingSubscribers(Generic[Tables, Plan]):
     """The subscriptions that the plan under way brings here or moves elsewhere."""
 
-    def __init__(self, state: BrokerState[Tables, Plan], interests: LocalInterests[Tables]) -> None:
+    def __init__(self, state: BrokerState[Tables, Plan], interests: ContentInterests[Tables, Plan]) -> None:
         self._state = state
         self._interests = interests
         self.broker = state.broker

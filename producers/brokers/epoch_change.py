@@ -96,51 +96,39 @@ class EpochChange(Draining[PlanIn], Protocol[Tables, PlanIn]):
 
         If the plan is impossible, or this broker cannot take part, change nothing and return why, never an empty text.
         """
-        ...
 
     def tables_outside(self, command: Command) -> Tables:
         """Return an outsider's tables of the overlay that an install names; raise ValueError if that is invalid."""
-        ...
 
     def is_ready_to_switch(self, under_way: PlanIn) -> bool:
         """Return True if nothing is outstanding that the new tables need."""
-        ...
 
     def begin_switch(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
         """Switch to the new epoch, at once or as soon as nothing prevents it."""
-        ...
 
     def drop_unresponsive(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
         """End the stay of clients that others wait for and that did not answer in time."""
-        ...
 
     def kept_notifications(self) -> list[Notification]:
         """Return the notifications, other than deliveries, that wait for the old epoch to end."""
-        ...
 
     def release_waiting(self, under_way: PlanIn) -> list[Effect]:
         """Release everything, other than deliveries, that waits for the old epoch to end."""
-        ...
 
     def finish_moves(self, under_way: PlanIn) -> None:
         """Make the moves of clients final when the old epoch is retired."""
-        ...
 
     def forget_epoch(self, gone: Tables, under_way: PlanIn | None, now_ms: float) -> list[Effect]:
         """Return the effects of forgetting an epoch: nothing waits for it any more."""
-        ...
 
     def is_of_plan(self, message: Message, under_way: PlanIn) -> bool:
         """Return True if a control message is sent because of the plan."""
-        ...
 
     def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Accept which brokers the controller reports dead, before its command is obeyed."""
-        ...
 
     def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
         """Return the effects of losing a neighbour in all epochs before ``epoch_end``, after everything it had sent."""
-        ...
 
 
 class Routing(Protocol[Tables, PlanIn]):
@@ -149,34 +137,26 @@ class Routing(Protocol[Tables, PlanIn]):
     @property
     def change(self) -> EpochChange[Tables, PlanIn]:
         """How its tables change from one epoch to the next."""
-        ...
 
     @property
     def covered_forwards(self) -> int:
         """Number of subscriptions sent to a neighbour that already had a wider one from here."""
-        ...
 
     def clients_here(self) -> dict[str, int]:
         """Return the clients whose home this broker is, as far as it knows, with the number of their stay."""
-        ...
 
     @property
     def ended_count(self) -> int:
         """Number of subscriptions that have ended but may still be owed something."""
-        ...
 
     def route(self, source: str | None, notification: Notification) -> list[Effect]:
         """Pass a notification on and hand it over; its publisher is local if ``source`` is None."""
-        ...
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
         """Handle a request of a local client."""
-        ...
 
     def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
         """Handle a control message from a neighbour."""
-        ...
 
     def check_progress(self, now_ms: float) -> list[Effect]:
         """Return the effects that the last message or command may have made possible."""
-        ...

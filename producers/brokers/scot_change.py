@@ -23,14 +23,13 @@ from regraft.producers.brokers.broker_messages import (
     Deliver,
     Effect,
     FlowEnd,
-    Message,
     PublisherComes,
     PublisherTaken,
     Send,
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import agreed_target, reason_to_stay, requested_change
+from regraft.producers.brokers.epoch_change import agreed_target, requested_change
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
 from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held
@@ -101,35 +100,16 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             both = {move.home_from, move.home_to}
             if not (both <= set(target.brokers) or both <= set(present.brokers) or move.home_from != self.broker):
                 return f"{move.client} cannot move to {move.home_to}: no overlay contains both this and {self.broker}"
-        for one in command.subscribers_moved:
-            if one.home_to not in target.brokers:
-                return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
-        if self.broker in command.brokers_left and not self._state.leaves_clients:
-            is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
-            here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
-            return reason_to_stay(here, command)
-        return ""
+        return self._reason_to_stay(command, target)
 
     def _open_tables(self, command: Command, target: ScotConfiguration) -> list[Effect]:
         """Begin the plan, with tables that all homes fill at once."""
-        state = self._state
-        # A client whose home is lost reconnects by itself, in a new stay.
-        moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
-        homes = {
-            one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
-        }
-        older = state.tables[state.epoch]
+        under_way, older = ScotPlanUnderWay.of(command), self._state.tables[self._state.epoch]
         lost = requested_change(command, older.configuration).lost
-        keeps = self._keeps_interest(command, older, target)
+        keeps = under_way.keeps_interest = self._keeps_interest(command, older, target)
         tables = ScotTables(self.broker, target, lost=lost, continued=older if keeps else None)
-        under_way = ScotPlanUnderWay(
-            command.plan, command.epoch_from, command.epoch_to, moves, homes=homes, keeps_interest=keeps
-        )
-        state.begin_plan(under_way, tables)
-        state.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
-        for peer in state.lost_peers.intersection(tables.neighbours):
-            tables.lose_peer(peer)
-        coming = {name: move.home_from for name, move in moves.items() if move.home_to == self.broker}
+        self._begin_plan(command, under_way, tables)
+        coming = {name: move.home_from for name, move in under_way.moves.items() if move.home_to == self.broker}
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
         effects = [] if keeps else self._issue_again(under_way, older, tables)
         return effects + self._move_publishers(under_way, older, tables)
@@ -217,10 +197,6 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
                 under_way.waiting_for.add(message.publisher)
         return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
-    def is_ready_to_switch(self, under_way: ScotPlanUnderWay) -> bool:
-        """Return True if all homes' subscriptions and publishers are known in the new epoch."""
-        return self._interests.is_ready_to_switch(under_way)
-
     # --- publishers that come and end --------------------------------------------------------------------------------
 
     def advertise(self, request: AdvertiseRequest) -> list[Effect]:
@@ -271,10 +247,6 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         old = self._state.tables[under_way.epoch_from]
         return [Send(peer, FlowEnd(old.epoch, crossings)) for peer, crossings in old.ends_due()]
 
-    def is_drained(self, under_way: ScotPlanUnderWay) -> bool:
-        """Return True if nothing of the old epoch can arrive any more."""
-        return self._state.tables[under_way.epoch_from].is_drained
-
     def note_flow_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
         """Note that a neighbour sends nothing more with this many crossings or fewer."""
         tables.ended[source] = max(tables.ended.get(source, 0), message.crossings + 1)
@@ -302,7 +274,3 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             effects += self._interests.allow(publisher)
         self._interests.forget_departed()
         return effects
-
-    def is_of_plan(self, message: Message, under_way: ScotPlanUnderWay) -> bool:
-        """Return True for the markers and for messages that fill the new tables."""
-        return isinstance(message, FlowEnd) or getattr(message, "epoch", None) == under_way.epoch_to

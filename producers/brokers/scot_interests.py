@@ -17,7 +17,6 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     ArriveRequest,
     Cancelled,
-    CancelRequest,
     Confirmed,
     Effect,
     Send,
@@ -30,8 +29,7 @@ from regraft.producers.brokers.broker_messages import (
     VectorAck,
     VectorBit,
 )
-from regraft.producers.brokers.broker_reports import ProtocolError
-from regraft.producers.brokers.content_moves import LocalSubscription, are_ready, subscribers_here
+from regraft.producers.brokers.content_moves import ContentInterests, are_ready, subscribers_here
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.scot_tables import (
     LOCAL,
@@ -48,13 +46,11 @@ from regraft.producers.brokers.switch_epochs import answer_prepare
 LINGER_MS = 30_000.0  # Ended subscriptions are served this long: longer than any path over congested links takes.
 
 
-class ScotInterests:
+class ScotInterests(ContentInterests[ScotTables, ScotPlanUnderWay]):
     """Subscriptions and publishers in the tables of all live epochs, and the local clients across them."""
 
     def __init__(self, state: ScotState) -> None:
-        self._state = state
-        self.broker = state.broker
-        self.locals: dict[str, LocalSubscription] = {}
+        super().__init__(state)
         self.may_publish: set[Stay] = set()  # Local publishers that know they may.
         self._ended: deque[tuple[float, str]] = deque()
 
@@ -83,39 +79,24 @@ class ScotInterests:
 
         Raises ProtocolError if its name is already in use.
         """
-        name = request.subscription
-        if name in self.locals:
-            raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
-        interests = self._interests()
-        issued = {tables.interest for tables in interests}
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, issued)
+        name, interests = request.subscription, self._interests()
+        self._add_local(request, {tables.interest for tables in interests})
         return [effect for tables in interests for effect in self.issue(tables, name, request.filter_)]
 
     def issue_arrived(self, tables: ScotTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
-        name, epoch = request.subscription, tables.epoch
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_arrived=True)
-        return self.issue(tables, name, request.filter_) + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
+        self._add_local(request, {tables.epoch})
+        issued = self.issue(tables, request.subscription, request.filter_)
+        return issued + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
 
     def issue(self, tables: ScotTables, name: str, filter_: Filter) -> list[Effect]:
         """Announce a local subscription in the cluster of an epoch."""
         return self.learn(tables, LOCAL, name, filter_, self.broker)
 
-    def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
-        """Mark a subscription as ended, but serve it a while longer; a plan stops waiting to move it."""
-        local = self.locals.get(request.subscription)
-        if local is None:
-            return self._cancel_early(request)
-        if local.has_ended:
-            return []
-        local.has_ended = True
-        self._ended.append((now_ms, request.subscription))
+    def _end(self, subscription: str, now_ms: float) -> list[Effect]:
+        """Serve it a while longer; a plan stops waiting to move it."""
+        self._ended.append((now_ms, subscription))
         return answer_prepare(self._state, self.is_ready_to_switch, now_ms)
-
-    def _cancel_early(self, request: CancelRequest) -> list[Effect]:
-        """End a subscription behind its ArriveRequest, which is kept here until its epoch is prepared."""
-        epoch = self._state.early.epoch_of(request.subscription)
-        return [] if epoch is None else self._state.keep_early(epoch, None, request)
 
     def release_ended(self, now_ms: float) -> list[Effect]:
         """Forget, on all brokers, the subscriptions that ended long ago."""

@@ -23,7 +23,6 @@ from regraft.producers.brokers.broker_messages import (
     CancelRequest,
     ClientRequest,
     ControlMessage,
-    Deliver,
     Dropped,
     Effect,
     FlowEnd,
@@ -42,19 +41,13 @@ from regraft.producers.brokers.broker_messages import (
     VectorAck,
     VectorBit,
 )
-from regraft.producers.brokers.broker_reports import (
-    EPOCH_UNKNOWN,
-    FROM_THE_DEAD,
-    NOT_ADVERTISED,
-    OUTSIDE,
-    ProtocolError,
-)
+from regraft.producers.brokers.broker_reports import NOT_ADVERTISED, ProtocolError
 from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.scot_change import ScotChange
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotState, ScotTables
-from regraft.producers.brokers.switch_epochs import answer_prepare, deliver_or_hold
+from regraft.producers.brokers.switch_epochs import answer_prepare
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 
@@ -190,22 +183,15 @@ class ScotRouting:
                 return [Dropped(notification, NOT_ADVERTISED)]
             notification = replace(notification, epoch=self._state.epoch, vector=host.vector)
             effects.append(Published(notification))
-        tables = self._state.tables.get(notification.epoch)
-        if tables is None:
-            return [Dropped(notification, EPOCH_UNKNOWN)]
-        if source in tables.dead:
-            return [Dropped(notification, FROM_THE_DEAD)]
-        if tables.is_outside:
-            return [Dropped(notification, OUTSIDE)]
+        tables = self.change.tables_for(source, notification)
+        if isinstance(tables, Dropped):
+            return [tables]
         if notification.vector & ~tables.others:
             raise ProtocolError(f"{source} left {self.broker} clusters that it cannot serve: {notification.vector:b}")
         destinations = tables.index.destinations(notification.content, source)
         self._send_copies(tables, source, notification, destinations - {LOCAL}, effects)
         if LOCAL in destinations:
-            wanted, local = tables.index.keys_for(notification.content, LOCAL), self.interests.locals
-            confirmed = tuple(sorted(key for key in wanted if key in local and local[key].is_confirmed))
-            for part in self.change.movers.split_moved(confirmed):
-                deliver_or_hold(self._state, self.change.must_hold, Deliver(notification, part), effects)
+            self.change.hand_over(notification, tables.index.keys_for(notification.content, LOCAL), effects)
         return effects
 
     def _send_copies(

@@ -23,19 +23,15 @@ class Draining(Protocol[PlanIn]):
 
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if an earlier notification may still be on its way here in an older epoch."""
-        ...
 
     def take_over_clients(self, under_way: PlanIn) -> list[Effect]:
         """Return the messages to clients that are due after this broker has switched."""
-        ...
 
     def continue_drain(self, under_way: PlanIn) -> list[Effect]:
         """Return the markers of draining that have become due."""
-        ...
 
     def is_drained(self, under_way: PlanIn) -> bool:
         """Return True if this broker no longer needs the old epoch's tables."""
-        ...
 
 
 def answer_prepare(state: BrokerState[Tables, Plan], is_ready: Callable[[Plan], bool], now_ms: float) -> list[Effect]:

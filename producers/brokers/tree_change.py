@@ -23,7 +23,6 @@ from regraft.producers.brokers.broker_messages import (
     Deliver,
     Effect,
     End,
-    Message,
     Notification,
     PublisherTaken,
     Send,
@@ -32,7 +31,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_state import PublisherRequest
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import agreed_target, reason_to_stay, rejected, requested_change
+from regraft.producers.brokers.epoch_change import agreed_target, rejected, requested_change
 from regraft.producers.brokers.switch_epochs import drain, release_held
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
@@ -118,29 +117,16 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
                 return f"publisher {move.client} is at {advertisement.home}, not at {move.home_from}"
             if move.home_to not in target.brokers:
                 return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
-        for one in command.subscribers_moved:
-            if one.home_to not in target.brokers:
-                return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
-        if self.broker in command.brokers_left and not self._state.leaves_clients:
-            is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
-            here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
-            return reason_to_stay(here, command)
-        return ""
+        return self._reason_to_stay(command, target)
 
     def _open_tables(self, command: Command, target: TreeConfiguration) -> list[Effect]:
         """Begin the plan, with tables that hold whatever can be derived from the present ones."""
-        # A client whose home is lost reconnects by itself, in a new stay.
-        moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
-        moved = {name: move.home_to for name, move in moves.items()}
-        left = {name: move.home_from for name, move in moves.items()}
-        homes = {
-            one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
-        }
-        older = self._state.tables[self._state.epoch]
-        lost = requested_change(command, older.configuration).lost
+        under_way, older = TreePlanUnderWay.of(command), self._state.tables[self._state.epoch]
+        moved = {name: move.home_to for name, move in under_way.moves.items()}
+        left = {name: move.home_from for name, move in under_way.moves.items()}
+        homes, lost = under_way.homes, requested_change(command, older.configuration).lost
         tables = RoutingTables(self.broker, target, older.configuration, moved, left, emptied=homes, lost=lost)
-        under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
-        self._state.begin_plan(under_way, tables)
+        self._begin_plan(command, under_way, tables)
         under_way.lost, under_way.announces = lost, bool(lost or command.brokers_joined or command.brokers_left)
         if under_way.announces:
             under_way.near = older.reached_without(lost)
@@ -148,9 +134,6 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             tables.unsure = tables.fresh
         if lost:
             under_way.doubtful = older.unsure & tables.shared
-        self._state.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
-        for peer in self._state.lost_peers.intersection(tables.neighbours):
-            tables.lose_peer(peer)
         effects = self._interests.derive_later(older.entries.values()) + self._interests.begin_repair()
         effects += self.movers.notify_leaving(under_way)
         under_way.waiting_for = {
@@ -162,10 +145,6 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         """Return an outsider's tables of the tree that an install names."""
         tree = TreeConfiguration.of(command.epoch_to, command.brokers_joined, command.links_added)
         return RoutingTables(self.broker, tree, is_outside=True)
-
-    def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
-        """Return True if no subscription or publisher keeps this broker from being prepared."""
-        return self._interests.is_ready_to_switch(under_way)
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
@@ -218,10 +197,6 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             for name in going
             if name in advertisements and advertisements[name].home == self.broker
         }
-
-    def is_drained(self, under_way: TreePlanUnderWay) -> bool:
-        """Return True if END has come over every old link."""
-        return self._state.tables[under_way.epoch_from].is_drained
 
     def take_over_clients(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Notify the clients that have moved here that this is their home: publishers may publish here."""
@@ -288,7 +263,3 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         if not self._state.takes_clients:
             self._interests.forget_publishers()
         return effects + self.serve_postponed(now_ms)
-
-    def is_of_plan(self, message: Message, under_way: TreePlanUnderWay) -> bool:
-        """Return True for END and for messages that build the new tables."""
-        return isinstance(message, End) or getattr(message, "epoch", None) == under_way.epoch_to

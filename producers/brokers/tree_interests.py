@@ -14,7 +14,6 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     ArriveRequest,
     Cancelled,
-    CancelRequest,
     Confirmed,
     Effect,
     Send,
@@ -44,7 +43,6 @@ class TreeInterests(TreePublishers):
 
     def __init__(self, state: TreeState) -> None:
         super().__init__(state)
-        self.locals: dict[str, LocalSubscription] = {}
         self.covered_forwards = 0
 
     @property
@@ -59,11 +57,8 @@ class TreeInterests(TreePublishers):
 
         Raises ProtocolError if its name is already in use.
         """
-        name = request.subscription
-        if name in self.locals:
-            raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._state.tables))
-        effects: list[Effect] = []
+        name, effects = request.subscription, list[Effect]()
+        self._add_local(request, set(self._state.tables))
         for tables in self._state.epochs():
             matching = self._matching(tables, request.filter_)
             entry = Entry(name, self.broker, request.filter_, LOCAL, matching, max(self._state.tables))
@@ -75,30 +70,17 @@ class TreeInterests(TreePublishers):
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.publishers_here() | subscribers_here(self.locals, self._state.under_way)
 
-    def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
-        """Begin to release a local client's subscription; do nothing if it has already ended."""
-        name = request.subscription
-        local = self.locals.get(name)
-        if local is None:
-            return self._cancel_early(request)
-        if local.has_ended:
-            return []
-        local.has_ended = True
+    def _end(self, subscription: str, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
         for tables in self._state.epochs():
-            if tables.is_home_of(name):
-                effects += self._begin_leaving(tables, name)
-        return effects + self.settle((name,), now_ms)
-
-    def _cancel_early(self, request: CancelRequest) -> list[Effect]:
-        """End a subscription behind its ArriveRequest, which is kept here until its epoch is prepared."""
-        epoch = self._state.early.epoch_of(request.subscription)
-        return [] if epoch is None else self._state.keep_early(epoch, None, request)
+            if tables.is_home_of(subscription):
+                effects += self._begin_leaving(tables, subscription)
+        return effects + self.settle((subscription,), now_ms)
 
     def issue_arrived(self, tables: RoutingTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Install a subscription that a plan brings here, in the tables of its epoch alone."""
         name, epoch = request.subscription, tables.epoch
-        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_arrived=True)
+        self._add_local(request, {epoch})
         if name in tables.entries:
             return []  # From a rival's plan for the same epoch: both will be aborted.
         entry = Entry(name, self.broker, request.filter_, LOCAL, self._matching(tables, request.filter_), epoch)

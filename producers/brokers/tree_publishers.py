@@ -9,6 +9,7 @@ from abc import abstractmethod
 from dataclasses import replace
 
 from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, PublisherTaken, Send, Unadvertise
+from regraft.producers.brokers.content_moves import ContentInterests
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.tree_repairs import TreeRepairs
 from regraft.producers.brokers.tree_tables import (
@@ -21,12 +22,11 @@ from regraft.producers.brokers.tree_tables import (
 )
 
 
-class TreePublishers:
+class TreePublishers(ContentInterests[RoutingTables, TreePlanUnderWay]):
     """The publishers that a broker knows, by name, and those that it has not acknowledged yet."""
 
     def __init__(self, state: TreeState) -> None:
-        self._state = state
-        self.broker = state.broker
+        super().__init__(state)
         self.advertisements: dict[str, Advertisement] = {}
         self.unconfirmed_advertisements: dict[str, Advertisement] = {}
         self.repairs = TreeRepairs(state, self.advertisements)

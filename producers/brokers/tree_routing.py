@@ -19,7 +19,6 @@ from regraft.producers.brokers.broker_messages import (
     CancelRequest,
     ClientRequest,
     ControlMessage,
-    Deliver,
     Dropped,
     Effect,
     End,
@@ -37,16 +36,9 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from regraft.producers.brokers.broker_reports import (
-    EPOCH_UNKNOWN,
-    FROM_THE_DEAD,
-    NOT_ADVERTISED,
-    OUTSIDE,
-    ProtocolError,
-)
+from regraft.producers.brokers.broker_reports import NOT_ADVERTISED, ProtocolError
 from regraft.producers.brokers.broker_state import BrokerState
 from regraft.producers.brokers.epoch_change import rejected
-from regraft.producers.brokers.switch_epochs import deliver_or_hold
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
@@ -99,23 +91,15 @@ class TreeRouting:
             if notification.epoch != self._state.epoch:  # Nodes pass the current epoch: replace is slow.
                 notification = replace(notification, epoch=self._state.epoch)
             effects.append(Published(notification))
-        tables = self._state.tables.get(notification.epoch)
-        if tables is None:
-            return [Dropped(notification, EPOCH_UNKNOWN)]
-        if source in tables.dead:
-            return [Dropped(notification, FROM_THE_DEAD)]
-        if tables.is_outside:
-            return [Dropped(notification, OUTSIDE)]
+        tables = self.change.tables_for(source, notification)
+        if isinstance(tables, Dropped):
+            return [tables]
         destinations = tables.index.destinations(notification.content, source)
         for peer in sorted(destinations):
             if peer != LOCAL:
                 effects.append(Send(peer, notification))
         if LOCAL in destinations:
-            wanted = tables.index.keys_for(notification.content, LOCAL)
-            local = self.interests.locals
-            subscriptions = tuple(sorted(key for key in wanted if key in local and local[key].is_confirmed))
-            for part in self.change.movers.split_moved(subscriptions):
-                deliver_or_hold(self._state, self.change.must_hold, Deliver(notification, part), effects)
+            self.change.hand_over(notification, tables.index.keys_for(notification.content, LOCAL), effects)
         return effects
 
     # --- clients and neighbours --------------------------------------------------------------------------------------

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from regraft.infra.process.stage_metrics import StageMetrics
 from regraft.producers.emulator.emulator_ports import OverlayListener
+from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.schemas.command import CommandResult
 
-LEDGER_COUNTS = (
-    "published",
-    "expected",
-    "delivered",
-    "lost",
-    "excused",
-    "repeated",
-    "out_of_order",
-    "out_of_order_on_detours",
-    "unexpected",
-    "outstanding",
-    "concurrent",
-)
+LEDGER_COUNTS = [each.name for each in fields(LedgerSnapshot) if each.type == "int"]
 # Gauges with the name and meaning of a number in the status document.
 STATUS_GAUGES = {
     "behind_ms": (

@@ -24,7 +24,6 @@ class TelemetrySink(Protocol):
 
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Send the batch; a bounded buffer keeps it while the other side is away."""
-        ...
 
 
 class ResultSink(Protocol):
@@ -32,7 +31,6 @@ class ResultSink(Protocol):
 
     def send_result(self, result: CommandResult) -> None:
         """Send the result; a bounded buffer keeps it while the other side is away."""
-        ...
 
 
 class ClientSink(Protocol):
@@ -40,11 +38,9 @@ class ClientSink(Protocol):
 
     def put_client(self, client: Client) -> None:
         """Report that a client has connected or changed."""
-        ...
 
     def remove_client(self, client: str) -> None:
         """Report that a client has left."""
-        ...
 
 
 class MembershipPort(Protocol):
@@ -52,11 +48,9 @@ class MembershipPort(Protocol):
 
     def announce(self, announcement: Announcement) -> None:
         """Report that a broker asks to join."""
-        ...
 
     def is_member(self, broker: str) -> bool:
         """Return True if the broker is a member, as far as is known without waiting."""
-        ...
 
 
 class CommandSource(Protocol):
@@ -64,11 +58,9 @@ class CommandSource(Protocol):
 
     def requested_share(self) -> SampleRequest | None:
         """Return the controller's request for what to report in full, or None if there is none."""
-        ...
 
     def poll(self) -> list[Command]:
         """Return the commands that have arrived since, at most a bounded number."""
-        ...
 
 
 @dataclass

@@ -14,13 +14,14 @@ from confluent_kafka import KafkaException, Message
 
 from regraft.infra.kafka.decode_strictly import read_newest
 from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.prove_reading import ProvedReader
 from regraft.infra.kafka.read_messages import read_messages
 from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.process.handle_each import is_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError, topics_text
 from regraft.producers.emulator.starting_point import is_undecided
-from regraft.producers.emulator.tail_topic import ProvedReader, TopicTail
+from regraft.producers.emulator.tail_topic import TopicTail
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.client import Client

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, MatchIndex, matches
@@ -337,20 +337,12 @@ class Ledger:
             self._gone.append((cancelled_ms, subscription))
 
     def _snapshot(self, *, is_final: bool) -> LedgerSnapshot:
-        counts = self._counts
-        lost = self._lost_by_reason.total()
+        counts, lost = self._counts, self._lost_by_reason.total()
+        counted: dict[str, Any] = dict(counts)
         return LedgerSnapshot(
-            published=counts["published"],
-            expected=counts["expected"],
-            delivered=counts["delivered"],
+            **counted,
             lost=lost,
-            excused=counts["excused"],
-            repeated=counts["repeated"],
-            out_of_order=counts["out_of_order"],
-            out_of_order_on_detours=counts["out_of_order_on_detours"],
-            unexpected=counts["unexpected"],
             outstanding=counts["expected"] - counts["delivered"] - lost,
-            concurrent=counts["concurrent"],
             lost_by_reason={reason: count for reason, count in sorted(self._lost_by_reason.items()) if count},
             delivery_ms_mean=self._delivery_ms_sum / max(counts["delivered"], 1),
             delivery_ms_max=self._delivery_ms_max,

@@ -45,15 +45,10 @@ def place_overlay(
     return Inventory(brokers, costs, rtt_ms / 2, degree_max, random_tree(brokers, degree_max, rng))
 
 
-def place_ring(
-    broker_count: int,
-    rng: random.Random,
-    processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
-    bits: int = DEFAULT_BITS,
-) -> Inventory:
+def place_ring(broker_count: int, rng: random.Random) -> Inventory:
     """Return the brokers of :func:`place_overlay` on a Chord ring, with IDs by consistent hashing of their names."""
-    tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
-    ring = RingConfiguration.hashed(0, bits, tree.brokers)
+    tree = place_overlay(broker_count, broker_count - 1, rng)
+    ring = RingConfiguration.hashed(0, DEFAULT_BITS, tree.brokers)
     return replace(tree, bootstrap=ring, degree_max=ring.degree_max)
 
 

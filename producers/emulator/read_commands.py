@@ -9,8 +9,8 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from regraft.infra.kafka.dead_letters import RecordDecoder, addressed
 from regraft.infra.kafka.kafka_access import KafkaAccess
+from regraft.infra.kafka.prove_reading import CALL_S, ProvedReader
 from regraft.infra.kafka.record_writer import RecordWriter
-from regraft.producers.emulator.tail_topic import CALL_S, ProvedReader
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.command import Command
 from regraft.schemas.dead_letter import DeadLetter

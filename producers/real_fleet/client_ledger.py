@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 import structlog
 
@@ -318,20 +319,15 @@ class ClientLedger:
     def snapshot(self, now_ms: float) -> LedgerSnapshot:
         """Return the account; it is final when no subscription is open."""
         outstanding = sum(len(self._missing(known, now_ms)) for known in self._open.values())
-        counts = self._counts
         lost = self._lost.total()
+        counted: dict[str, Any] = dict(self._counts)
         return LedgerSnapshot(
+            **counted,
             published=sum(len(publisher.times_ms) for publisher in self._publishers.values()),
-            expected=counts["delivered"] + lost + outstanding,
-            delivered=counts["delivered"],
+            expected=self._counts["delivered"] + lost + outstanding,
             lost=lost,
             excused=lost - self._lost[UNKNOWN],
-            repeated=counts["repeated"],
-            out_of_order=counts["out_of_order"],
-            out_of_order_on_detours=counts["out_of_order_on_detours"],
-            unexpected=counts["unexpected"],
             outstanding=outstanding,
-            concurrent=counts["concurrent"],
             lost_by_reason=dict(sorted(self._lost.items())),
             delivery_ms_mean=self._delivery_ms / max(self._delivered_remote, 1),
             delivery_ms_max=self._delivery_ms_max,

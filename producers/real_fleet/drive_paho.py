@@ -15,21 +15,17 @@ PACKETS_MAX = 100
 
 
 class PahoDriver:
-    """The driver of one client; ``begin`` attaches it to the running loop, ``reconnect`` does not block it."""
+    """The driver of one client, in the running loop; ``reconnect`` does not block it."""
 
     def __init__(self, client: paho.Client) -> None:
         self._client = client
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.get_running_loop()
         client.on_socket_open, client.on_socket_close = self._watch, self._unwatch
         client.on_socket_register_write, client.on_socket_unregister_write = self._await_writable, self._stop_awaiting
 
-    def begin(self) -> None:
-        """Attach the client to the running loop."""
-        self._loop = asyncio.get_running_loop()
-
     async def reconnect(self) -> None:
         """Connect to the address given to ``connect_async``; raise OSError if that fails."""
-        await asyncio.get_running_loop().run_in_executor(None, self._client.reconnect)
+        await self._loop.run_in_executor(None, self._client.reconnect)
 
     async def maintain(self) -> None:
         """Run the client's periodic work, such as pings, until cancelled."""
@@ -39,12 +35,11 @@ class PahoDriver:
 
     def _call(self, act: Callable[..., Any], *arguments: Any) -> None:
         # While it connects, the library calls from another thread.
-        if self._loop is not None and not self._loop.is_closed():
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(act, *arguments)
 
     def _watch(self, _client: Any, _data: Any, sock: Any) -> None:
-        if self._loop is not None:
-            self._call(self._loop.add_reader, sock.fileno(), self._read, sock)
+        self._call(self._loop.add_reader, sock.fileno(), self._read, sock)
 
     def _read(self, sock: Any) -> None:
         """Read the available packets, because the library reads one at a time; at most ``PACKETS_MAX`` per turn."""
@@ -57,7 +52,7 @@ class PahoDriver:
             self._call(self._read, sock)
 
     def _unwatch(self, _client: Any, _data: Any, sock: Any) -> None:
-        if self._loop is not None and sock.fileno() >= 0:
+        if sock.fileno() >= 0:
             self._loop.remove_reader(sock.fileno())
             self._loop.remove_writer(sock.fileno())
 
@@ -65,11 +60,11 @@ class PahoDriver:
         self._call(self._add_writer, sock)
 
     def _add_writer(self, sock: Any) -> None:
-        if self._loop is not None and sock.fileno() >= 0 and self._client.want_write():
+        if sock.fileno() >= 0 and self._client.want_write():
             self._loop.add_writer(sock.fileno(), self._client.loop_write)
 
     def _stop_awaiting(self, _client: Any, _data: Any, sock: Any) -> None:
-        if self._loop is not None and sock.fileno() >= 0:
+        if sock.fileno() >= 0:
             self._loop.remove_writer(sock.fileno())
 
 

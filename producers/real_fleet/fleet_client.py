@@ -14,16 +14,12 @@ class FleetClient(Protocol):
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
         """Publish as this publisher."""
-        ...
 
     async def subscribe(self, subject: str, take: Take) -> Any:
         """Call ``take`` with the payload of each message with a subject; return what ``unsubscribe`` needs."""
-        ...
 
     async def unsubscribe(self, subscription: Any) -> None:
         """End a subscription."""
-        ...
 
     async def close(self) -> None:
         """End the connection."""
-        ...

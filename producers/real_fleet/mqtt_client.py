@@ -49,7 +49,6 @@ class MqttClient:
     async def connect(cls, url: str, name: str = "") -> MqttClient:
         """Connect to a broker under a name, and reconnect whenever the connection is cut."""
         self, parts = cls(name), urlsplit(url)
-        self._driver.begin()
         self._client.connect_async(parts.hostname or "", parts.port or 0, KEEP_ALIVE_S)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._keep_open()), loop.create_task(self._driver.maintain())]

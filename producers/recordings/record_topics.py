@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import msgspec
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.infra.kafka.kafka_clients import Option, open_consumer, report_error
-from regraft.infra.kafka.prove_reading import ReadingProof
+from regraft.infra.kafka.kafka_clients import Option, report_error
+from regraft.infra.kafka.prove_reading import CALL_S, ProvedReader
 from regraft.infra.process.serve_metrics import Health, Pulse
 from regraft.infra.process.stack_error import StackError
 from regraft.infra.process.stage_metrics import StageMetrics
@@ -81,7 +81,6 @@ INPUT_TOPICS = (TELEMETRY, CLIENTS)  # Required by replay and backtest.
 MESSAGES_PER_POLL_MAX = 10_000
 CHECKED_PER_POLL_MAX = 1_000  # A larger poll is a backlog: there is no time to check each value.
 POLL_S = 0.1
-CALL_S = 2.0
 CONNECT_S_MAX = 5.0
 RETRY_S = 0.2
 CHECK_S = 10.0  # Between checks for topics that did not exist before.
@@ -143,7 +142,7 @@ class RecordingProgress:
     is_kafka_away: bool
 
 
-class TopicRecorder:
+class TopicRecorder(ProvedReader):
     """Records topics of one namespace.
 
     A compacted topic is read from its beginning, any other from its current end or, with ``from_start``, also from its
@@ -166,7 +165,9 @@ class TopicRecorder:
         to_end: bool = False,
         agents: Sequence[str] = (NO_AGENT,),
     ) -> None:
-        self._kafka = kafka
+        self._is_away = False
+        options: dict[str, Option] = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": QUEUE_KBYTES_MAX}
+        super().__init__(kafka, options, self._on_error)
         self._writer = writer
         self._wanted: dict[str, Topic] = {}
         self._places: dict[str, tuple[int, int]] = {}  # Name -> its index among its topic's names, and their count.
@@ -177,19 +178,11 @@ class TopicRecorder:
         self._from_start = from_start
         self._to_end = to_end
         self._ended: set[tuple[str, int]] = set()
-        self._is_away = False
-        self._next: dict[tuple[str, int], int] = {}
         self._checked_s = 0.0
         self.missed: Counter[str] = Counter()
         self.stalls: Counter[str] = Counter()
         self.health = RecorderHealth()
-        self._consumer = self._open()
-        self._proof, self._ends = ReadingProof(self._consumer, CALL_S), Counter[tuple[str, int]]()
         self._proved_s = 0.0
-
-    def _open(self) -> Consumer:
-        options: dict[str, Option] = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": QUEUE_KBYTES_MAX}
-        return open_consumer(self._kafka, {**options, "enable.partition.eof": True}, on_error=self._on_error)
 
     def connect(self) -> None:
         """Find the topics and where to begin. Raises StackError without Kafka, or without an input topic."""
@@ -237,12 +230,8 @@ class TopicRecorder:
                 records = writer.counts.records
                 show(self._progress(now_s - begun_s, (records - shown_records) / (now_s - shown_s)))
                 shown_s, shown_records = now_s, records
-            if self._to_end and self._ended.issuperset(self._next):
+            if self._to_end and self._ended.issuperset(self._reached):
                 break
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._consumer.close()
 
     def _poll(self) -> list[Message]:
         try:
@@ -252,7 +241,7 @@ class TopicRecorder:
             return []
 
     def _take(self, messages: list[Message], now_s: float) -> None:
-        writer, wanted, following = self._writer, self._wanted, self._next
+        writer, wanted, following = self._writer, self._wanted, self._reached
         writer.is_checking = len(messages) <= CHECKED_PER_POLL_MAX
         if not writer.is_checking:
             writer.counts.unchecked += len(messages)
@@ -261,7 +250,7 @@ class TopicRecorder:
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 place = (message.topic() or "", message.partition() or 0)
                 self._ended.add(place)
-                self._ends[place] = max(message.offset() or 0, self._ends[place])
+                following[place] = max(message.offset() or 0, following.get(place, 0))
                 continue
             if error is not None:
                 self._on_error(error)
@@ -287,18 +276,15 @@ class TopicRecorder:
     def _prove(self, now_s: float) -> None:
         """Find topics whose records do not arrive although Kafka has them: the recording would lack them in silence."""
         self._proved_s, before = now_s, set(self._proof.stalled)
-        if self._proof.ask({place: max(offset, self._ends[place]) for place, offset in self._next.items()}):
+        if self._is_answered():
             self.health.asked.beat()
             self.health.has_asked = True
         self.health.stalled = frozenset(self._proof.stalled)
         if fresh := self._proof.stalled - before:
             self.stalls.update(fresh)
             log.error("recording_stalled", topics=sorted(fresh))
-        if self._proof.needs_another_consumer:
-            self._consumer.close()
-            self._consumer = self._open()
-            self._proof.read_with(self._consumer)
-            self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])
+        if self.is_stalled:
+            self.reopen()
 
     def _recorded_partition(self, name: str, partition: int) -> int:
         """Return a number that no other agent's partition of the topic has, so that offsets increase in each."""
@@ -332,7 +318,7 @@ class TopicRecorder:
         for name, topic in self._wanted.items():
             partitions = topics[name].partitions if name in topics and topics[name].error is None else {}
             for number in sorted(partitions):
-                if (name, number) in self._next:
+                if (name, number) in self._reached:
                     continue
                 place = TopicPartition(name, number)
                 begin, end = self._consumer.get_watermark_offsets(place, timeout=CALL_S)
@@ -342,10 +328,10 @@ class TopicRecorder:
             self._consumer.assign(fresh)
         elif fresh:
             self._consumer.incremental_assign(fresh)
-        self._next.update({(part.topic, part.partition): part.offset for part in fresh})
+        self._reached.update({(part.topic, part.partition): part.offset for part in fresh})
 
     def _is_assigned(self, name: str) -> bool:
-        return any(known == name for known, _ in self._next)
+        return any(known == name for known, _ in self._reached)
 
     def _on_error(self, error: KafkaError) -> None:
         self._is_away = True

@@ -143,17 +143,14 @@ class StockOverlay(Protocol):
     @property
     def env(self) -> simpy.Environment:
         """The clock."""
-        ...
 
     @property
     def start(self) -> StartingPoint:
         """The configuration that brokers begin with, and where earlier plans have put clients."""
-        ...
 
     @property
     def brokers(self) -> Mapping[str, object]:
         """The brokers by name."""
-        ...
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
         """Add a publisher; listeners are notified when it may publish."""

@@ -43,8 +43,6 @@ class RaisedAlerts(Protocol):
 
     def subjects(self, rule: str) -> frozenset[str]:
         """Return the subjects whose alert is raised at present."""
-        ...
 
     def changed_ms(self, rule: str, subject: str) -> int:
         """Return when the status of a subject's alert last changed, 0 if there is no alert."""
-        ...

@@ -28,4 +28,3 @@ class MessageSender(Protocol):
 
     def send(self, message: AlertMessage) -> None:
         """Send a message once. Raises SendError if it was not sent."""
-        ...

@@ -30,7 +30,6 @@ class WindowWatcher(Protocol):
 
     def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
         """Process a window; return the findings."""
-        ...
 
 
 class _Streaks:

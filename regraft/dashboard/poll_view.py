@@ -31,7 +31,6 @@ class ViewSource(Protocol):
 
     def mget(self, keys: Sequence[str]) -> Awaitable[list[Any]]:
         """Return the texts of the keys, None for each missing one."""
-        ...
 
 
 class ViewPoller:

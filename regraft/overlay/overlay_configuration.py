@@ -1,14 +1,17 @@
-"""The protocol of every kind of overlay: which brokers are linked, and where a plan leads.
+"""What every kind of overlay is and answers: which brokers are linked, and where a plan leads.
 
-A configuration is a value with an epoch. Code that is independent of the kind uses this protocol; everything else lives
+A configuration is a value with an epoch. Code that is independent of the kind uses this class; everything else lives
 with the kind (docs: "What a kind must answer").
 """
 
 from __future__ import annotations
 
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from regraft.schemas.plan import ClientMove, Plan
 
@@ -67,8 +70,9 @@ class BrokerChange:
 NO_CHANGE = BrokerChange()
 
 
-class OverlayConfiguration(Protocol):
-    """Brokers, the links between them, and the homes of clients, numbered by the epoch.
+@dataclass(frozen=True)
+class OverlayConfiguration(ABC):
+    """Brokers, the links between them, and the homes of clients, numbered by the epoch, which grows with every plan.
 
     ``KIND`` names the kind of overlay, ``CLIENTS`` (a plural) the clients whose homes it knows and plans move.
     ``HAS_SLOTS`` is True if brokers have places in regions and clusters, as those of a ring have IDs. ``brokers``,
@@ -78,83 +82,103 @@ class OverlayConfiguration(Protocol):
 
     KIND: ClassVar[str]
     CLIENTS: ClassVar[str]
-    HAS_SLOTS: ClassVar[bool]
+    HAS_SLOTS: ClassVar[bool] = False
 
-    @property
-    def epoch(self) -> int:
-        """The number of the configuration; it grows with every plan."""
-        ...
+    epoch: int
 
-    @property
-    def brokers(self) -> tuple[str, ...]:
-        """All brokers."""
-        ...
+    if TYPE_CHECKING:  # Fields of some kinds, which others compute; a property here would be such a field's default.
 
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """The links over which brokers exchange messages."""
-        ...
+        @property
+        @abstractmethod
+        def brokers(self) -> tuple[str, ...]:
+            """All brokers."""
 
-    @property
-    def homes(self) -> tuple[tuple[str, str], ...]:
-        """(client, home) of each client whose home is known."""
-        ...
+        @property
+        @abstractmethod
+        def links(self) -> tuple[Link, ...]:
+            """The links over which brokers exchange messages."""
 
-    @property
+        @property
+        @abstractmethod
+        def homes(self) -> tuple[tuple[str, str], ...]:
+            """(client, home) of each client whose home is known."""
+
+    @cached_property
     def home_of(self) -> dict[str, str]:
         """The home of each client whose home is known."""
-        ...
+        return dict(self.homes)
 
-    @property
+    @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """Each broker's neighbours, sorted."""
-        ...
+        return joined(self.brokers, self.links)
 
-    @property
+    @cached_property
     def degree_max(self) -> int:
         """The largest number of links at any broker."""
-        ...
+        return max((len(peers) for peers in self.neighbours.values()), default=0)
 
     @property
+    @abstractmethod
     def digest(self) -> str:
         """A fingerprint of the overlay without its homes, to check that two parties mean the same one."""
-        ...
 
     def with_homes(self, homes: Mapping[str, str]) -> Self:
         """Return the same overlay with exactly these homes."""
-        ...
+        placed: dict[str, Any] = {"homes": tuple(sorted(homes.items()))}
+        return replace(self, **placed)
 
     def at_epoch(self, epoch: int) -> Self:
         """Return the same overlay and homes with another epoch."""
-        ...
+        return replace(self, epoch=epoch)
 
+    @abstractmethod
     def target_of(self, plan: Plan) -> Self:
         """Return the overlay of the same kind that the plan leads to, without homes.
 
         Raises ValueError if the plan's target is not an overlay of this kind over the plan's brokers.
         """
-        ...
 
+    @abstractmethod
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Self:
         """Return the overlay from which the plan led to this one, with these homes."""
-        ...
 
+    @abstractmethod
     def as_target(self, plan: Plan, present: Self) -> Plan:
         """Return the plan completed to lead from ``present`` to this overlay: target and all changes but the moves."""
-        ...
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return the moves of a plan that a broker must know to prepare."""
-        ...
+        """Return the moves of a plan that a broker must know to prepare: those from or to it, if no other matters."""
+        return tuple(move for move in moves if broker in (move.home_from, move.home_to))
 
+    @abstractmethod
     def overlay_fields(self) -> dict[str, Any]:
         """Return the fields of the overlay in an inventory's JSON, which :mod:`overlay.known_kinds` reads."""
-        ...
 
     def shown_fields(self) -> dict[str, Any]:
         """Return what drawing takes besides brokers and links: fields of ``schemas.live_view.ShownConfiguration``."""
-        ...
+        return self.overlay_fields()
 
+    @abstractmethod
     def reshaped(self, shown: Mapping[str, Any]) -> Self:
         """Return the overlay that ``shown`` describes (:meth:`shown_fields` and its links), without homes."""
-        ...
+
+    def _check_homes(self) -> None:
+        """Raise ValueError if a home is not a broker."""
+        outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
+        if outsiders:
+            raise ValueError(f"{self.CLIENTS} have homes that are not in the overlay: {', '.join(outsiders)}")
+
+
+def joined(brokers: Iterable[str], links: Iterable[Link]) -> dict[str, tuple[str, ...]]:
+    """Return each broker's neighbours over the links, sorted."""
+    neighbours: dict[str, list[str]] = {broker: [] for broker in brokers}
+    for a, b in links:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    return {broker: tuple(sorted(peers)) for broker, peers in neighbours.items()}
+
+
+def fingerprint(*lines: str) -> str:
+    """Return a digest of these lines."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

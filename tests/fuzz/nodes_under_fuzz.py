@@ -8,6 +8,7 @@ call raises anything but the error that closes one connection, and what a node t
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,7 +40,7 @@ from regraft.producers.nodes.links.carried_messages import (
 from regraft.producers.nodes.links.meter_links import LinkStanding
 from regraft.producers.nodes.links.run_links import Links
 from regraft.producers.nodes.mqtt.mqtt_connector import MqttConnector
-from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt.mqtt_interest import LOG_TOPIC
 from regraft.producers.nodes.mqtt.mqtt_packets import MalformedError, PacketReader
 from regraft.producers.nodes.nats.nats_connector import NatsConnector
 from regraft.producers.nodes.nats.nats_protocol import LeafReader
@@ -315,9 +316,9 @@ def feed_mqtt(rng: random.Random, count: int) -> Counter[str]:
     connector, taken = MqttConnector("mqtt://127.0.0.1:1", "b01", filters=["#"]), Taken()
     connector._search.is_open = True
     connector._checks.begin(taken.interest, taken.message)
-    connector._interest = MqttInterest(connector._checks.note_interest, "regraft-b01", 60.0, connector.counts)
     own_filter = connector._reports.begin_connection()
-    connector._handle_log(f"{LOG_TOPIC}M/subscribe", f"1795672537: {connector._client_id} 1 {own_filter}".encode())
+    first = f"1795672537: {connector._client_id} 1 {own_filter}".encode()
+    connector._reports.take(connector._interest, f"{LOG_TOPIC}M/subscribe", first, time.monotonic())
     counts: Counter[str] = Counter()
     reader = PacketReader(1_000)
     connection = cast(Any, SimpleNamespace(refuse=lambda *_: counts.update(["connection closed"])))
@@ -326,7 +327,8 @@ def feed_mqtt(rng: random.Random, count: int) -> Counter[str]:
             reader = PacketReader(1_000)
         if rng.random() < 0.3:
             topic, entry = _log_line(rng)
-            connector._handle_log(LOG_TOPIC + topic, f"1795672537: {entry}".encode(errors="surrogateescape"))
+            line = f"1795672537: {entry}".encode(errors="surrogateescape")
+            connector._reports.take(connector._interest, LOG_TOPIC + topic, line, time.monotonic())
             counts["log lines"] += 1
             continue
         try:

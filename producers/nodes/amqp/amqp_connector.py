@@ -65,7 +65,7 @@ class AmqpConnector(KeptConnector):
         self._is_ready = False
         self._own = f"regraft.{safe_name(name)}"
         self._vhost = vhost_of(self._addresses)
-        self._interest: AmqpInterest | None = None
+        self._interest = AmqpInterest(self._checks.note_interest, self._own, self.counts)
         self._search.on_found = self._give_way
         self._connection: PikaConnection | None = None
         self._main: PikaChannel | None = None
@@ -80,7 +80,7 @@ class AmqpConnector(KeptConnector):
 
     def _prepare(self) -> None:
         """Want what is always wanted; raise ConnectorError if a filter is none."""
-        self._interest = AmqpInterest(self._checks.note_interest, self._own, self.counts, self.groups_once)
+        self._interest.groups_once = self.groups_once
         try:
             self._interest.want_always(self._place.filters)
         except KeyFormError as error:
@@ -204,7 +204,7 @@ class AmqpConnector(KeptConnector):
 
     def _learn(self, bindings: list[Binding] | None) -> None:
         """Apply the listed bindings, then the events that arrived meanwhile, some of which are newer."""
-        if self._interest is not None and bindings is not None:
+        if bindings is not None:
             self._interest.replace(bindings)
         self._is_caught_up = True
         while self._early_events:
@@ -306,8 +306,7 @@ class AmqpConnector(KeptConnector):
             self._early_events.append((is_made, binding))
 
     def _note_binding(self, is_made: bool, binding: Binding) -> None:
-        if self._interest is not None:
-            (self._interest.begin if is_made else self._interest.end)(binding)
+        (self._interest.begin if is_made else self._interest.end)(binding)
 
     def _take(self, channel: Any, deliver: Any, properties: BasicProperties, body: bytes) -> None:
         """Forward a published message, unless the overlay itself handed it over here, or it is our probe.

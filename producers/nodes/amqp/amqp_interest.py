@@ -45,11 +45,8 @@ def binding_in(headers: Mapping[str, Any], exchange: str, vhost: str) -> Binding
 class AmqpInterest:
     """All that is wanted at one exchange. The node's queues, named ``own`` or ``own.*``, want nothing."""
 
-    def __init__(
-        self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str],
-        groups_once: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
-        self.counts, self._groups_once = counts, groups_once
+    def __init__(self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str]) -> None:
+        self.counts, self.groups_once = counts, frozenset[str]()
         self._own = own
         self._bindings: set[Binding] = set()
         self._of_queue: Counter[str] = Counter()
@@ -111,7 +108,7 @@ class AmqpInterest:
     def _subjects_of(self, binding: Binding) -> tuple[str, ...]:
         """Return what a binding wants; raise KeyFormError if its key is invalid."""
         subjects = subjects_of(binding.key)
-        is_group = binding.kind == "queue" and binding.name in self._groups_once
+        is_group = binding.kind == "queue" and binding.name in self.groups_once
         return tuple(key_of(subject, binding.name) for subject in subjects) if is_group else subjects
 
     def _is_own(self, binding: Binding) -> bool:

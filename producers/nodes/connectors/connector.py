@@ -59,7 +59,6 @@ class NoteLine(Protocol):
 
     def write(self, subscription: str, note: AgentNote) -> None:
         """Send a note to the agent of a subscription."""
-        ...
 
 
 class Connector(Protocol):
@@ -78,42 +77,33 @@ class Connector(Protocol):
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the connector; raise ConnectorError if the broker cannot be reached."""
-        ...
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the local clients that want it; return False if it was dropped."""
-        ...
 
     def release(self, receipt: int) -> None:
         """Note that the message with this receipt is safe: its broker may forget it."""
-        ...
 
     def ask_for(self, subjects: Collection[str]) -> asyncio.Future[Any] | None:
         """Ask for messages with further subjects; return what completes once they will arrive, None if they do now."""
-        ...
 
     def ask_only(self, subjects: Collection[str]) -> None:
         """Ask for messages with these subjects, and no longer for others; until the first call, for all."""
-        ...
 
     @property
     def is_open(self) -> bool:
         """Return True if the broker is connected."""
-        ...
 
     @property
     def error(self) -> str:
         """Return what is wrong around the broker although it is connected, "" if nothing is known."""
-        ...
 
     @property
     def roaming(self) -> RoamingClients | None:
         """Return what is known of clients that may have a session at several brokers, None where there are none."""
-        ...
 
     async def close(self) -> None:
         """Close the connector."""
-        ...
 
 
 class PlainConnector:

@@ -84,22 +84,23 @@ class MqttConnector(KeptConnector):
         overlay: str = DEFAULT_NAMESPACE,
     ) -> None:
         super().__init__(ConnectorAddresses(url, PORTS, ADVICE), name, overlay, partial(self._send, 0), CONNECT_S_MAX)
-        self._filters, self._session_s = tuple(filters), session_s
+        self._filters = tuple(filters)
         self._is_durable, self._interest_file, self._changes_stored = is_durable, interest_file, 0
-        self._retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")
-        self._retained = RetainedTopics(lambda _subject, _wanted: None, None, self.counts)
-        self._own = f"regraft-{safe_name(name)}"
-        self._client_id = self._own if is_durable else f"{self._own}-{secrets.token_hex(4)}"
+        own = f"regraft-{safe_name(name)}"
+        self._client_id = own if is_durable else f"{own}-{secrets.token_hex(4)}"
+        self._interest = MqttInterest(self._checks.note_interest, own, session_s, self.counts)
+        retained_file = None if interest_file is None else interest_file.with_suffix(".retained.json")
+        self._retained = RetainedTopics(self._interest.keep, retained_file, self.counts)
         self._reports = MosquittoReports(name, (self._client_id, user), log_file, self.counts)
         context = (tls or ssl.create_default_context()) if self._addresses.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
         self._is_subscribed = False
-        self._interest: MqttInterest | None = None
         self._search.on_found = lambda node: self._session.cut(loop_error(node))
         self._echoes = EchoWatch(self._note_local, self._refuse_echo)
         self._line = AgentLine(partial(self._send, 1), overlay)
         self.agents: NoteLine | None = self._line
-        self.roaming: RoamingClients = RoamingClients(name, self.counts, self._knows)
+        self.roaming: RoamingClients = RoamingClients(name, self.counts, self._interest.knows)
+        self._interest.on_session, self._line.on_beside = self.roaming.note, self._interest.note_beside
         self._taken: Taken = TakenUntilSafe() if is_durable else TakenAtOnce()
 
     def _login(self, user: str, password: str, tls: ssl.SSLContext | None) -> MqttLogin:
@@ -118,15 +119,12 @@ class MqttConnector(KeptConnector):
         """Want what is always wanted, and was in the node's former incarnation; raise ConnectorError if a filter is
         none.
         """
-        self._interest = MqttInterest(
-            self._checks.note_interest, self._own, self._session_s, self.counts, self.groups_once
-        )
-        self._interest.on_session, self._line.on_beside = self.roaming.note, self._interest.note_beside
+        self._interest.groups_once = self.groups_once
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
             raise ConnectorError(f"connectors.mqtt.filters: {error}") from error
-        self._restore(self._interest)
+        self._restore()
 
     async def _settle(self) -> None:
         """Look for other nodes, and learn what clients want; raise ConnectorError if nothing reports it."""
@@ -141,27 +139,21 @@ class MqttConnector(KeptConnector):
             f"({self._reason}): start it there, or give node.connector_user and node.connector_password_file"
         )
 
-    def _knows(self, client: str) -> bool:
-        return self._interest is not None and self._interest.knows(client)
-
-    def _restore(self, interest: MqttInterest) -> None:
+    def _restore(self) -> None:
         """Restore what the node wanted in its former incarnation."""
-        self._retained = RetainedTopics(interest.keep, self._retained_file, self.counts)
         self._retained.restore()
         if self._interest_file is None or not self._interest_file.exists():
             return
         try:
-            interest.restore(parse_json(self._interest_file.read_text(encoding="utf-8")))
+            self._interest.restore(parse_json(self._interest_file.read_text(encoding="utf-8")))
         except (OSError, ValueError, AttributeError, TypeError) as error:  # TopicError is a ValueError.
             log.warning("interest_not_restored", broker=self._name, reason=str(error))
 
     def _store(self) -> None:
         self._retained.store()
-        interest = self._interest
-        if self._interest_file is None or interest is None or interest.changes_count == self._changes_stored:
-            return
-        self._changes_stored = interest.changes_count
-        replace_file(self._interest_file, json.dumps(interest.known()))
+        if self._interest_file is not None and self._interest.changes_count != self._changes_stored:
+            self._changes_stored = self._interest.changes_count
+            replace_file(self._interest_file, json.dumps(self._interest.known()))
 
     async def _await_reports(self) -> None:
         """Wait until the log shows what this node does; raise ConnectorError if it does not, unless filters
@@ -193,7 +185,7 @@ class MqttConnector(KeptConnector):
 
     def _catch_up(self) -> bool:
         """Process the log file up to our own subscription, then later entries; return False if it is not there yet."""
-        if self._interest is None or not self.is_open:
+        if not self.is_open:
             return self._reports.is_caught_up
         return self._reports.catch_up(self._interest, time.monotonic())
 
@@ -269,8 +261,7 @@ class MqttConnector(KeptConnector):
         own_filter = self._reports.begin_connection()
         if not await self._session.connect(self._addresses.host, self._addresses.port):
             self._taken.begin()
-            if self._interest is not None:
-                self._interest.doubt_agents(time.monotonic())
+            self._interest.doubt_agents(time.monotonic())
         # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
         reporting = [TopicFilter(each, max_qos=log_qos) for each in (f"{LOG_TOPIC}#", own_filter)]
@@ -299,8 +290,7 @@ class MqttConnector(KeptConnector):
         while True:
             await asyncio.sleep(MAINTAIN_S)
             try:
-                if self._interest is not None:
-                    self._interest.expire(time.monotonic())
+                self._interest.expire(time.monotonic())
                 self._retained.expire(time.time())
                 self._catch_up()
                 if self._reports.is_outdated:
@@ -319,7 +309,7 @@ class MqttConnector(KeptConnector):
         topic = packet.topic
         if topic.startswith("$"):
             if topic.startswith(LOG_TOPIC):
-                self._handle_log(topic, packet.payload)
+                self._reports.take(self._interest, topic, packet.payload, time.monotonic())
             return True
         packet_id = packet.packet_id or 0
         if packet.retain and not packet.payload:
@@ -345,7 +335,3 @@ class MqttConnector(KeptConnector):
         self._checks.refuse(ECHO, ECHOED)
         if message.receipt:
             self.release(message.receipt)
-
-    def _handle_log(self, topic: str, line: bytes) -> None:
-        if self._interest is not None:
-            self._reports.take(self._interest, topic, line, time.monotonic())

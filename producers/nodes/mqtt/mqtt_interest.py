@@ -81,10 +81,9 @@ class MqttInterest:
     """All that is wanted at one broker. ``own`` is the node's client ID; an incarnation may append random digits."""
 
     def __init__(
-        self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str],
-        groups_once: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
-        self.counts, self._groups_once = counts, groups_once
+        self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str]
+    ) -> None:
+        self.counts, self.groups_once = counts, frozenset[str]()
         self.on_session: Callable[[str], None] = lambda _name: None  # A client asks for a session, now.
         self._is_catching_up = self._is_deferred = False
         self.changes_count = 0  # Changes of what clients want; the connector stores it after some.
@@ -135,7 +134,7 @@ class MqttInterest:
 
     def _subjects(self, client: _Client, wanted: str) -> tuple[str, ...]:
         """Return the subjects that a client's filter wants; raise TopicError if it is invalid."""
-        subjects, group = subjects_of(wanted, self._groups_once), client.beside.get(wanted)
+        subjects, group = subjects_of(wanted, self.groups_once), client.beside.get(wanted)
         return (key_of(subjects[0], group),) if group is not None and len(subjects) == 1 else subjects
 
     def keep(self, subject: str, is_wanted: bool) -> None:

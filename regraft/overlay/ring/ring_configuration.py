@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
@@ -12,9 +11,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link, link
+from regraft.overlay.overlay_configuration import (
+    NO_CHANGE,
+    BrokerChange,
+    Link,
+    OverlayConfiguration,
+    fingerprint,
+    link,
+)
 from regraft.overlay.ring.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
-from regraft.schemas.plan import OFF_RING, ClientMove, IdMove, Plan, RingId
+from regraft.schemas.plan import OFF_RING, IdMove, Plan, RingId
 
 TARGETS_KEPT_MAX = 4
 UNKNOWN = -2  # The parent of a broker that is not on the ring; -1 is the parent of a root.
@@ -22,7 +28,7 @@ SAME_ROUTES_KEPT_MAX = 4  # One for each (before, after) pair of rings of a plan
 
 
 @dataclass(frozen=True)
-class RingConfiguration:
+class RingConfiguration(OverlayConfiguration):
     """Brokers on a Chord ring and the homes of users, numbered by the epoch.
 
     ``ids[i]`` is the ring ID of ``brokers[i]``; ``brokers`` and ``homes`` are sorted, so that equal overlays are equal
@@ -32,9 +38,7 @@ class RingConfiguration:
 
     KIND: ClassVar[str] = "ring"
     CLIENTS: ClassVar[str] = "users"
-    HAS_SLOTS: ClassVar[bool] = False
 
-    epoch: int
     bits: int
     brokers: tuple[str, ...]
     ids: tuple[int, ...]
@@ -62,19 +66,12 @@ class RingConfiguration:
             twice = next(one for one in self.ids if self.ids.count(one) > 1)
             raise RingError(f"ring ID {twice} is that of more than one broker")
         chord_ring(self.bits, tuple(sorted(self.ids)))
-        outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
-        if outsiders:
-            raise ValueError(f"users have homes that are not in the overlay: {', '.join(outsiders)}")
+        self._check_homes()
 
     @cached_property
     def ring(self) -> ChordRing:
         """The ring of the brokers' positions."""
         return chord_ring(self.bits, tuple(sorted(self.ids)))
-
-    @cached_property
-    def home_of(self) -> dict[str, str]:
-        """The home of each user whose home is known."""
-        return dict(self.homes)
 
     @cached_property
     def id_of(self) -> dict[str, int]:
@@ -137,11 +134,6 @@ class RingConfiguration:
         """The links between neighbours, sorted."""
         return tuple(sorted({link(broker, peer) for broker, peers in self.neighbours.items() for peer in peers}))
 
-    @cached_property
-    def degree_max(self) -> int:
-        """The largest number of neighbours that any broker has."""
-        return max((len(peers) for peers in self.neighbours.values()), default=0)
-
     def same_routes_since(self, before: RingConfiguration, lost: frozenset[str] = frozenset()) -> NDArray[np.bool_]:
         """Return True for each pair of brokers whose route is the same as in ``before``, shape (from, to).
 
@@ -188,14 +180,6 @@ class RingConfiguration:
         placed = tuple(sorted((kept | dict(homes or {})).items()))
         return _shared(epoch, self.bits, brokers, tuple(id_of[broker] for broker in brokers), placed)
 
-    def with_homes(self, homes: Mapping[str, str]) -> Self:
-        """Return the same ring with exactly these homes."""
-        return replace(self, homes=tuple(sorted(homes.items())))
-
-    def at_epoch(self, epoch: int) -> Self:
-        """Return the same ring and homes with another epoch."""
-        return replace(self, epoch=epoch)
-
     def target_of(self, plan: Plan) -> RingConfiguration:
         """Return the ring that the plan leads to, without homes.
 
@@ -229,10 +213,6 @@ class RingConfiguration:
             plan, id_moves=id_moves_between(present, self), ring_target=ring, brokers_target=self.brokers
         )
 
-    def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return the moves from or to the broker: routing by topic does not depend on where users are."""
-        return tuple(move for move in moves if broker in (move.home_from, move.home_to))
-
     def overlay_fields(self) -> dict[str, Any]:
         """Return the fields that describe the ring in an inventory's JSON."""
         return {"ring": {"bits": self.bits, "ids": self.ids}}
@@ -261,8 +241,7 @@ class RingConfiguration:
     def digest(self) -> str:
         """A fingerprint of epoch, brokers and ring IDs, to check that two parties mean the same ring."""
         pairs = (f"{broker} {number}" for broker, number in zip(self.brokers, self.ids, strict=True))
-        text = "\n".join([str(self.epoch), str(self.bits), *pairs])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return fingerprint(str(self.epoch), str(self.bits), *pairs)
 
 
 @lru_cache(maxsize=TARGETS_KEPT_MAX)

@@ -10,15 +10,22 @@ whichever brokers die, leave or join.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import msgspec
 
-from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link, link
+from regraft.overlay.overlay_configuration import (
+    NO_CHANGE,
+    BrokerChange,
+    Link,
+    OverlayConfiguration,
+    fingerprint,
+    joined,
+    link,
+)
 from regraft.overlay.scot.scot_slots import (
     Regions,
     Slots,
@@ -31,11 +38,11 @@ from regraft.overlay.scot.scot_slots import (
 )
 from regraft.overlay.scot.structured_cyclic import OverlayShapeError, StructuredCyclicOverlay, scot_overlay
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.schemas.plan import ClientMove, IdMove, LinkPair, Plan, RingId
+from regraft.schemas.plan import IdMove, LinkPair, Plan, RingId
 
 
 @dataclass(frozen=True)
-class ScotConfiguration:
+class ScotConfiguration(OverlayConfiguration):
     """Regions of brokers, one of each cluster, and the links between regions, by their numbers.
 
     ``regions`` (regions, clusters) holds names. The brokers of a region are all linked to each other, those of a
@@ -48,7 +55,6 @@ class ScotConfiguration:
     CLIENTS: ClassVar[str] = "publishers"
     HAS_SLOTS: ClassVar[bool] = True
 
-    epoch: int
     regions: Regions
     region_links: tuple[tuple[int, int], ...]
     homes: tuple[tuple[str, str], ...] = ()
@@ -62,9 +68,7 @@ class ScotConfiguration:
             raise OverlayShapeError(f"region links join {len(numbers)} regions, but there are {len(self.regions)}")
         _ = self.shape
         self._check_slots()
-        outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
-        if outsiders:
-            raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(outsiders)}")
+        self._check_homes()
 
     def _check_slots(self) -> None:
         for broker, slots in self.slots.items():
@@ -127,23 +131,8 @@ class ScotConfiguration:
         return tuple(sorted(across.union(self.cluster_links)))
 
     @cached_property
-    def home_of(self) -> dict[str, str]:
-        """The home of each publisher whose home is known."""
-        return dict(self.homes)
-
-    @cached_property
-    def neighbours(self) -> dict[str, tuple[str, ...]]:
-        """Each broker's neighbours, sorted."""
-        return _joined(self.brokers, self.links)
-
-    @cached_property
     def _within(self) -> dict[str, tuple[str, ...]]:
-        return _joined(self.brokers, self.cluster_links)
-
-    @property
-    def degree_max(self) -> int:
-        """The largest number of links at any broker."""
-        return max(len(peers) for peers in self.neighbours.values())
+        return joined(self.brokers, self.cluster_links)
 
     def cluster_neighbours(self, broker: str) -> tuple[str, ...]:
         """Return the neighbours in the broker's cluster, sorted."""
@@ -200,14 +189,6 @@ class ScotConfiguration:
         kept = {name: home for name, home in self.home_of.items() if home in wanted}
         return overlay.with_homes(kept)
 
-    def with_homes(self, homes: Mapping[str, str]) -> Self:
-        """Return the same overlay with exactly these homes."""
-        return replace(self, homes=tuple(sorted(homes.items())))
-
-    def at_epoch(self, epoch: int) -> Self:
-        """Return the same overlay and homes with another epoch."""
-        return replace(self, epoch=epoch)
-
     def target_of(self, plan: Plan) -> ScotConfiguration:
         """Return the overlay that the plan leads to, without homes.
 
@@ -249,10 +230,6 @@ class ScotConfiguration:
             brokers_target=self.brokers,
         )
 
-    def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return the moves from or to the broker: routing by vectors does not depend on where publishers are."""
-        return tuple(move for move in moves if broker in (move.home_from, move.home_to))
-
     def overlay_fields(self) -> dict[str, Any]:
         """Return the fields that describe the overlay in an inventory's JSON."""
         return {"regions": self.regions, "region_links": self.region_links}
@@ -280,10 +257,6 @@ class ScotConfiguration:
     def _made(cls, epoch: int, holders: Slots, links: Iterable[LinkPair]) -> ScotConfiguration:
         return ScotConfiguration(epoch, regions_of(holders), region_links_of(links))
 
-    def shown_fields(self) -> dict[str, Any]:
-        """Return regions and the links between them: links of brokers do not show which brokers share a cluster."""
-        return self.overlay_fields()
-
     def reshaped(self, shown: Mapping[str, Any]) -> ScotConfiguration:
         """Return the overlay over the same brokers with the slots of ``shown``, without homes.
 
@@ -298,13 +271,4 @@ class ScotConfiguration:
     @cached_property
     def digest(self) -> str:
         """A fingerprint of epoch, regions and the links between them."""
-        text = "\n".join([str(self.epoch), *(" ".join(region) for region in self.regions), str(self.region_links)])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _joined(brokers: Iterable[str], links: Iterable[Link]) -> dict[str, tuple[str, ...]]:
-    joined: dict[str, list[str]] = {broker: [] for broker in brokers}
-    for a, b in links:
-        joined[a].append(b)
-        joined[b].append(a)
-    return {broker: tuple(sorted(peers)) for broker, peers in joined.items()}
+        return fingerprint(str(self.epoch), *(" ".join(region) for region in self.regions), str(self.region_links))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import msgspec
 
-from regraft.overlay.overlay_configuration import NO_CHANGE, TREE, BrokerChange, Link, LinkError, link
+from regraft.overlay.overlay_configuration import (
+    NO_CHANGE,
+    TREE,
+    BrokerChange,
+    Link,
+    LinkError,
+    OverlayConfiguration,
+    fingerprint,
+    link,
+)
 from regraft.schemas.plan import ClientMove, Plan
 
 
@@ -19,7 +27,7 @@ class NotATreeError(LinkError):
 
 
 @dataclass(frozen=True)
-class TreeConfiguration:
+class TreeConfiguration(OverlayConfiguration):
     """A spanning tree over brokers and the homes of publishers, numbered by the epoch.
 
     ``brokers``, ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` lists
@@ -29,9 +37,7 @@ class TreeConfiguration:
 
     KIND: ClassVar[str] = TREE
     CLIENTS: ClassVar[str] = "publishers"
-    HAS_SLOTS: ClassVar[bool] = False
 
-    epoch: int
     brokers: tuple[str, ...]
     links: tuple[Link, ...]
     homes: tuple[tuple[str, str], ...] = ()
@@ -63,28 +69,7 @@ class TreeConfiguration:
             missing = sorted(set(self.brokers) - reached)
             others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise NotATreeError(f"not connected: {missing[0]}{others} cannot be reached")
-        outsiders = sorted(set(self.home_of.values()) - set(self.brokers))
-        if outsiders:
-            raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(outsiders)}")
-
-    @cached_property
-    def home_of(self) -> dict[str, str]:
-        """The home of each publisher whose home is known."""
-        return dict(self.homes)
-
-    @cached_property
-    def neighbours(self) -> dict[str, tuple[str, ...]]:
-        """Each broker's neighbours, sorted."""
-        neighbours: dict[str, list[str]] = {broker: [] for broker in self.brokers}
-        for a, b in self.links:
-            neighbours[a].append(b)
-            neighbours[b].append(a)
-        return {broker: tuple(sorted(peers)) for broker, peers in neighbours.items()}
-
-    @cached_property
-    def degree_max(self) -> int:
-        """The largest number of links at any broker."""
-        return max((len(peers) for peers in self.neighbours.values()), default=0)
+        self._check_homes()
 
     def next_hops_from(self, source_broker: str) -> dict[str, str]:
         """Return, for each other reachable broker, the neighbour of ``source_broker`` on the path to it. O(brokers)."""
@@ -165,14 +150,6 @@ class TreeConfiguration:
         kept = {publisher: home for publisher, home in self.home_of.items() if home not in gone}
         return TreeConfiguration.of(epoch, brokers, present, kept | dict(homes or {}))
 
-    def with_homes(self, homes: Mapping[str, str]) -> Self:
-        """Return the same tree with exactly these homes."""
-        return replace(self, homes=tuple(sorted(homes.items())))
-
-    def at_epoch(self, epoch: int) -> Self:
-        """Return the same tree and homes with another epoch."""
-        return replace(self, epoch=epoch)
-
     def target_of(self, plan: Plan) -> TreeConfiguration:
         """Return the tree that the plan leads to, without homes.
 
@@ -237,5 +214,4 @@ class TreeConfiguration:
     @cached_property
     def digest(self) -> str:
         """A fingerprint of epoch, brokers and links, to check that two parties mean the same tree."""
-        text = "\n".join([str(self.epoch), *self.brokers, *(f"{a} {b}" for a, b in self.links)])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return fingerprint(str(self.epoch), *self.brokers, *(f"{a} {b}" for a, b in self.links))

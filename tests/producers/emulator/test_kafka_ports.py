@@ -10,10 +10,11 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from msgspec.structs import replace
 
+from regraft.infra.kafka import prove_reading
 from regraft.infra.kafka.decode_strictly import UnreadableRecordError
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.record_writer import RecordWriter
-from regraft.producers.emulator import read_commands, tail_topic
+from regraft.producers.emulator import read_commands
 from regraft.producers.emulator.kafka_ports import KafkaPorts, clients_at
 from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement
@@ -57,7 +58,7 @@ COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Producer, str]]:
     """Yield a mock cluster with all topics that lives in a producer, and its address; it may answer late."""
-    for module in (read_commands, tail_topic):
+    for module in (prove_reading, read_commands):
         monkeypatch.setattr(module, "CALL_S", PATIENCE_S)
     with mock_kafka(*(topic_name(topic, NAMESPACE) for topic in TOPICS)) as owner_and_address:
         yield owner_and_address

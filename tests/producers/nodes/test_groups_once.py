@@ -104,7 +104,8 @@ def test_a_group_without_room_in_a_name_is_refused_or_counted() -> None:
 def test_shared_subscriptions_and_queues_count_as_groups() -> None:
     """Those of the setting are reported for their group, and end as they began; others want what they always did."""
     seen: list[tuple[str, bool]] = []
-    mqtt = MqttInterest(lambda *each: seen.append(each), "regraft", 60, Counter(), frozenset({"g"}))
+    mqtt = MqttInterest(lambda *each: seen.append(each), "regraft", 60, Counter())
+    mqtt.groups_once = frozenset({"g"})
     for filter_ in ("$share/g/job/+", "$share/h/job/#"):
         mqtt.handle("M/subscribe", f"c 0 {filter_}", 0.0)
     for filter_ in ("$share/g/job/+", "$share/h/job/#"):
@@ -112,7 +113,8 @@ def test_shared_subscriptions_and_queues_count_as_groups() -> None:
     assert [one for one, is_wanted in seen if is_wanted] == ["job.* g", "job", "job.>"]
     assert sorted(one for one, is_wanted in seen if not is_wanted) == ["job", "job.* g", "job.>"]
     seen.clear()
-    amqp = AmqpInterest(lambda *each: seen.append(each), "regraft", Counter(), frozenset({"g"}))
+    amqp = AmqpInterest(lambda *each: seen.append(each), "regraft", Counter())
+    amqp.groups_once = frozenset({"g"})
     for binding in (Binding("queue", "g", "job.*"), Binding("queue", "h", "job.*")):
         amqp.begin(binding)
         amqp.end(binding)

@@ -125,7 +125,7 @@ def test_a_client_that_moves_between_mosquittos_is_named_with_both(tmp_path: Pat
             client = MqttClient(servers[broker].port, lambda _: None, name, 4, has_session=has_session)
             await client.connected()
             await client.subscribe("to/device")
-            await until(lambda: connector._knows(name))
+            await until(lambda: connector._interest.knows(name))
             client.close()
 
         try:
