@@ -15,10 +15,10 @@ from regraft.schemas.arrays import Floats, Places
 
 @dataclass(frozen=True, eq=False)
 class HandOvers:
-    """``counts[k]`` notifications of ``publishers[owners[k]]`` are handed over at broker ``targets[k]`` in ``length_s``.
+    """``counts[k]`` notifications of ``publishers[owners[k]]`` were handed over at broker ``targets[k]``.
 
-    Brokers are positions of the inventory. Full counts, such as hand-overs, cover the whole length of the windows,
-    whatever share of notifications is sampled.
+    Brokers are positions of the inventory. Full counts, such as hand-overs, cover the whole length of the windows
+    (``length_s``), whatever share of notifications is sampled.
     """
 
     publishers: tuple[str, ...]
