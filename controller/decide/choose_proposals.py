@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -64,7 +65,7 @@ class PlanDraft:
         self._settings = settings
         self._about_state = judge_state(situation, settings)
         self._about_worth = judge_worth(situation, settings)
-        self._reached: Reached | None = None  # Set at the first proposal: costing every window is expensive.
+        self._reached: Reached | None = None  # Set at the first proposal.
         self._chosen: list[Proposal] = []
         self._refused: list[Proposal] = []
 
@@ -78,22 +79,17 @@ class PlanDraft:
         """Return True if nothing has been proposed."""
         return not self._chosen and not self._refused
 
-    @property
-    def saved_per_s(self) -> float:
-        """What the accepted proposals save together."""
-        return 0.0 if self._reached is None else self._start().cost_per_s - self._reached.cost_per_s
-
     def consider(self, proposals: Sequence[Proposal]) -> None:
         """Judge the proposals in order and accept those that pass every check."""
         if proposals and self._reached is None:
-            self._reached = self._start()
+            self._reached = self._start
         for proposal in proposals:
             kept = _without_avoided(proposal, self._situation)
             self._consider(msgspec.structs.replace(kept, price_per_s=self._situation.price_per_s))
 
     def choice(self, epoch_next: int) -> Choice:
         """Return the proposals that make the plan, in order, and the refused ones with the reasons."""
-        start = self._start()
+        start = self._start
         reached, chosen, refused = self._reached or start, self._chosen, self._refused
         against = self._judge_whole(start, reached) if chosen else None
         if against is not None:
@@ -103,7 +99,9 @@ class PlanDraft:
         error_per_s = gain_error_per_s(start, reached, self._situation) if chosen else None
         return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s, error_per_s)
 
+    @cached_property
     def _start(self) -> Reached:
+        """The present overlay; asked for by proposals only, because costing every window is expensive."""
         reached: Reached = self._situation.kind.reached(self._situation.state)
         return reached
 

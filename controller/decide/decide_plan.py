@@ -19,14 +19,12 @@ from regraft.schemas.plan import Plan, Proposal, Verdict
 class Decision:
     """The outcome of one window: a plan or None, and every refused proposal.
 
-    ``pays``: the changes that chance does not explain one by one save more than a transition costs.
     ``state_verdict`` and ``state_reason`` are set if the state as a whole was refused; then no planner was asked.
     """
 
     window_end_ms: int
     plan: Plan | None = None
     refused: tuple[Proposal, ...] = ()
-    pays: bool = False
     state_verdict: Verdict | None = None
     state_reason: str = ""
 
@@ -36,10 +34,10 @@ def decide_plan(
 ) -> Decision:
     """Return the decision on the situation's newest window.
 
-    It considers the recent windows first, and all windows only if changes would pay on the recent ones, but not beyond
-    chance. A plan found on all windows must also save on the recent ones: traffic may be changing too slowly for a
-    change to be detected. Where nothing pays on recent windows, hardly anything does on all of them, and searching them
-    costs as much again.
+    It considers the recent windows first. If these lead to no plan, it considers all windows, unless what it found on
+    the recent ones would not pay for a transition: then hardly anything does on all of them, and the search costs as
+    much again. A plan found on all windows must also save on the recent ones: traffic may be changing too slowly for a
+    change to be detected.
     """
     unusable = judge_state(situation, settings.decision)
     if unusable:
@@ -48,7 +46,7 @@ def decide_plan(
     if recently is None:
         return _decision(situation, planners, epoch_next, settings)
     on_recent = _decision(recently, planners, epoch_next, settings)
-    if on_recent.plan is not None or not on_recent.pays:
+    if on_recent.plan is not None or any(one.verdict is Verdict.GAIN_BELOW_PRICE for one in on_recent.refused):
         return on_recent
     on_all = _decision(situation, planners, epoch_next, settings)
     if on_all.plan is None or _saves(on_all.plan, recently):
@@ -87,7 +85,7 @@ def _decision(
         return Decision(end_ms)  # True of most windows of a settled overlay: skip costing each window.
     choice = draft.choice(epoch_next)
     plan = plan_of(choice, state) if choice.chosen else None
-    return Decision(end_ms, plan, choice.refused, pays=draft.saved_per_s > situation.price_per_s)
+    return Decision(end_ms, plan, choice.refused)
 
 
 def _saves(plan: Plan, situation: Situation) -> bool:

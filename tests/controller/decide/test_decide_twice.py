@@ -1,4 +1,4 @@
-"""A decision considers recent windows first, and all windows only if these lead to no plan."""
+"""A decision considers recent windows first, and all windows only if these lead to no plan but something pays."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,6 +60,14 @@ def test_a_change_visible_only_over_many_windows_is_found() -> None:
     seen, decision = decided_on(situation_over(["b04"] * (OLD + RECENT)), moving(TO_THE_END), RECENT + 1)
     assert seen == [RECENT, OLD + RECENT]
     assert decision.plan is not None
+
+
+def test_a_change_that_does_not_pay_on_recent_windows_is_not_sought_on_all() -> None:
+    """It saves beyond chance, but less than a transition costs."""
+    situation = replace(situation_over(["b04"] * (OLD + RECENT)), price_per_s=1e6)
+    seen, decision = decided_on(situation, moving(TO_THE_END), 1)
+    assert seen == [RECENT]
+    assert [one.verdict for one in decision.refused] == [Verdict.GAIN_BELOW_PRICE]
 
 
 def test_a_change_that_only_past_traffic_justifies_is_refused() -> None:
