@@ -20,7 +20,8 @@ from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_cost"
-ESCAPE_BROKERS = 100  # With 40 brokers, a third of the default budget ends within 0.1 % of where all of it ends.
+# With 40 brokers, two fifths of the default budget end within 0.1% of where all of it ends.
+FEW_BROKERS, MANY_BROKERS = 40, 100
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class SearchSettings(PlannerSettings):
     # Bounds the search for swaps. 4e9, some seconds: less than the default window, and who has too many brokers for it
     # needs longer windows for everything else as well.
     search_words_max: int = 4_000_000_000
-    # The same once no single swap helps, for 100 brokers; fewer get a share. Default 3e7, some 60 ms compiled, 150 ms
+    # The same once no single swap helps, for 100 brokers; few get two fifths. Default 3e7, some 60 ms compiled, 150 ms
     # with numpy.
     escape_words_max: int = 30_000_000
 
@@ -78,7 +79,8 @@ def _search(
         made.append((swap, before))
         before_per_s, before = costs.cost_per_s, costs.costs_by_span
     if len(proposals) < context.proposals_max and not search.is_over:
-        search.words_left = int(settings.escape_words_max * min(len(costs.degrees) / ESCAPE_BROKERS, 1.0))
+        share = min(max(len(costs.degrees), FEW_BROKERS) / MANY_BROKERS, 1.0)
+        search.words_left = int(settings.escape_words_max * share)
         search.present, search.links_max = frozenset(costs.links), context.links_max
         is_small = len(costs.degrees) <= BROKERS_MAX and not search.is_over
         better = best_tree(costs, search) if is_small else escape(costs, search, rng)

@@ -68,6 +68,11 @@ class RootedTree:
             path.append(parent)
         return path
 
+    @property
+    def order(self) -> Places:
+        """All brokers, the root first and each parent before its children."""
+        return np.concatenate([np.zeros(1, dtype=np.intp), *self.levels])
+
     @cached_property
     def siblings(self) -> tuple[tuple[Places, Places, Places], ...]:
         """Each level, where its runs of siblings start, and the parent of each run."""

@@ -24,7 +24,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.overlay.tree.compiled_costs import Kernels, kernels_for
+from regraft.overlay.tree.compiled_costs import kernels_for
 from regraft.overlay.tree.link_sides import RootedTree, link_sides, wanted_repeatedly
 from regraft.overlay.tree.tree_configuration import NotATreeError, TreeConfiguration
 from regraft.schemas.arrays import Floats, Places, Words
@@ -83,19 +83,17 @@ class TreeCosts:
         if self.kernels is None:
             self._count_words(np.arange(shape[1]), 1)
         else:
-            self._fill(self.kernels, *self._arrays())
+            self.kernels.fill_tree(self.ends, self.rooted.order, self.rooted.parents, *self._arrays())
         self._add_costs()
 
     def copy(self) -> TreeCosts:
         """Return an independent copy, to try swaps on."""
         copied = object.__new__(TreeCosts)
-        copied.inventory, copied.sets, copied._row = self.inventory, self.sets, self._row
-        copied.kernels = self.kernels
+        copied.inventory, copied._row, copied.sets, copied.kernels = self.inventory, self._row, self.sets, self.kernels
         copied.ends, copied.side, copied.thrice = self.ends.copy(), self.side.copy(), self.thrice.copy()
         copied._peers = [dict(peers) for peers in self._peers]
         copied._above, copied._last, copied._rooted = self._above.copy(), self._last, self._rooted
-        copied._loads = self._loads.copy()
-        copied._crossings, copied._costs = self._crossings.copy(), self._costs.copy()
+        copied._loads, copied._crossings, copied._costs = self._loads.copy(), self._crossings.copy(), self._costs.copy()
         return copied
 
     @property
@@ -221,15 +219,11 @@ class TreeCosts:
 
     def directed_ends(self) -> tuple[Places, Places]:
         """Return the broker that each directed link leaves, and the broker it leads to."""
-        tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
-        tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
-        heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
-        return tails, heads
+        return self.ends.flatten(), self.ends[:, ::-1].flatten()
 
     def link_at(self, number: int) -> Link:
         """Return the link with this number."""
-        names = self.inventory.brokers
-        return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
+        return link(*(self.inventory.brokers[end] for end in self.ends[number]))
 
     def number_of(self, pair: Link) -> int | None:
         """Return the number of a link, None if it is not in the tree."""
@@ -253,12 +247,6 @@ class TreeCosts:
                 self.side[np.ix_(down, chunk)] = below[children]
                 self.side[np.ix_(down ^ 1, chunk)] = above[children]
                 self.thrice[:, chunk] = thrice
-
-    def _fill(self, kernels: Kernels, *arrays: Any) -> None:
-        """Compute counts of what is wanted by compiled loops; ``arrays`` are as :meth:`_arrays` returns them."""
-        tree = self.rooted
-        order = np.concatenate([np.zeros(1, dtype=np.intp), *tree.levels])
-        kernels.fill_tree(self.ends, order, tree.parents, *arrays)
 
     def _arrays(self) -> tuple[Any, ...]:
         """Return what is wanted, how it is counted and all counts, as compiled loops take them."""
@@ -303,13 +291,12 @@ class TreeCosts:
         if self.kernels is None:
             self._count_words(columns, sign)
             return
-        whole = self.weighted.whole
-        assert whole is not None, "kernels are for sets that they count exactly"
-        words = np.ascontiguousarray(self.sets.words[:, columns])
+        words, weights, *entries = self._arrays()[:5]
+        words, weights = np.ascontiguousarray(words[:, columns]), np.ascontiguousarray(weights[columns])
         side, thrice = np.zeros((len(self.side), len(columns)), dtype=np.uint64), np.empty_like(words)
         loads, crossings = np.zeros_like(self._loads), np.zeros_like(self._crossings)
-        wanted = words, np.ascontiguousarray(whole.weights[columns]), *whole[1:]
-        self._fill(self.kernels, *wanted, side, thrice, loads, crossings)
+        tree, counts = (self.ends, self.rooted.order, self.rooted.parents), (side, thrice, loads, crossings)
+        self.kernels.fill_tree(*tree, words, weights, *entries, *counts)
         self._loads += sign * loads
         self._crossings += sign * crossings
         if sign > 0:

@@ -38,8 +38,8 @@ OF_HOMES = [
     TreeState.interest,
     TreeState.deliveries,
 ]
-OF_LINKS = [TreeState.publisher_costs]
-OF_WINDOWS = [TreeState.local_deliveries]
+OF_LINKS = [TreeState.publisher_costs, TreeState.home_costs]
+OF_WINDOWS = [TreeState.hand_overs, TreeState.publisher_sets]
 NAMES = brokers_named(6)
 SCOT = ScotConfiguration(0, (NAMES[0:2], NAMES[2:4], NAMES[4:6]), ((0, 1), (1, 2)), (("p", "b00"),))
 
