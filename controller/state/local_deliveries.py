@@ -33,7 +33,7 @@ class HandOvers:
         total: Counter[tuple[str, str]] = Counter()
         for window in windows:
             total.update(window.local_deliveries)
-        handed = [(*pair, count) for pair, count in sorted(total.items()) if pair[1] in index]
+        handed = [(*pair, count) for pair, count in total.items() if pair[1] in index]
         publishers = tuple(sorted({publisher for publisher, _, _ in handed}))
         place = {publisher: position for position, publisher in enumerate(publishers)}
         owners = np.array([place[publisher] for publisher, _, _ in handed], dtype=np.intp)

@@ -49,7 +49,10 @@ EARLY_S = 20.0  # The second oracle knows this much even traffic.
 SAVED_SHARE = 0.9
 KEPT_AFTER_S = 5.0  # One window: an earlier plan was decided on traffic before the change.
 KEPT_WINDOWS_MIN = 3  # To judge a plan on.
-ORACLE = ("swap_links_cost", "relocate_publishers_joint")
+ORACLE: dict[str, dict[str, object]] = {
+    "swap_links_cost": {"escape_words_max": 75_000_000},  # Of which 40 brokers get 30 million.
+    "relocate_publishers_joint": {},
+}
 ORACLE_ROUNDS_MAX = 8
 ORACLE_GAIN_SHARE_MIN = 1e-3
 CHANGE_DETECTED = "change_detected"
@@ -318,7 +321,7 @@ def settled(kind: AnyKind, start: TreeConfiguration, windows: Sequence[ClosedWin
         moves_max=sys.maxsize,
         frailty_weight=0.0,
     )
-    planners, rng = [planner_of(name) for name in ORACLE], random.Random("oracle")
+    planners, rng = [planner_of(name, **own) for name, own in ORACLE.items()], random.Random("oracle")
     overlay = start
     for _ in range(ORACLE_ROUNDS_MAX):
         reached = kind.reached(kind.state_of(overlay, windows))

@@ -145,5 +145,5 @@ def _read_keys(access: RedisAccess, namespace: str) -> tuple[LiveView, Document]
     texts_by_key = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
     alerts = msgspec.json.decode(texts_by_key.pop(ALERTS, b"{}"), type=dict[str, Any])
     if not _has_form(ALERTS, alerts):
-        raise LiveViewError("its alerts are none")
+        raise LiveViewError("its alerts cannot be read")
     return (decode_keys(texts_by_key), alerts) if texts_by_key else None
