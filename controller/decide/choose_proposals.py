@@ -101,7 +101,7 @@ class PlanDraft:
 
     @cached_property
     def _start(self) -> Reached:
-        """The present overlay; asked for by proposals only, because costing every window is expensive."""
+        """The present overlay, costed at the first proposal only: costing every window is expensive."""
         reached: Reached = self._situation.kind.reached(self._situation.state)
         return reached
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.local_deliveries import HandOvers
 from regraft.overlay.cut_off import CutOff
+from regraft.overlay.derived_values import derived_value
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
@@ -95,6 +97,11 @@ class ContentState(OverlayState):
     def spans(self) -> tuple[Span, ...]:
         """The start and end of each span over which the noise of a gain is estimated, in seconds."""
         return cut_spans(self.windows, self.slice_count)
+
+    @derived_value
+    def hand_overs(self) -> HandOvers:
+        """The number of hand-overs to subscribers, by publisher and broker."""
+        return HandOvers.of(self.windows, self.inventory.index)
 
     @property
     def span_sets(self) -> list[DeliverySets]:

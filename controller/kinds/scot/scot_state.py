@@ -8,7 +8,6 @@ from functools import cached_property
 import networkx as nx
 import numpy as np
 
-from regraft.controller.state.local_deliveries import HandOvers
 from regraft.controller.state.overlay_state import ContentState
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.derived_values import derived_value, hand_on
@@ -56,16 +55,16 @@ class ScotState(ContentState):
     @cached_property
     def cut_off(self) -> CutOff | None:
         """What each broker's death would cut off with static routing; publishers without known home are left out."""
-        if not any(window.local_deliveries for window in self.windows):
+        if not self.hand_overs.publishers:
             return None
-        overlay = self.configuration
-        index = {broker: slot for slot, broker in enumerate(overlay.brokers)}
-        deliveries = HandOvers.of(self.windows, index).between(overlay.home_of, index)
+        overlay, index = self.configuration, self.inventory.index
+        deliveries = self.hand_overs.between(overlay.home_of, index)
         return scot_cut_off(overlay, deliveries.matrix_per_s(len(index)))
 
     def with_configuration(self, configuration: ScotConfiguration) -> ScotState:
         """Return the same windows on another overlay; costs do not depend on homes."""
         seen = ScotState(configuration, self.inventory, self.windows)
+        hand_on(self, seen, ScotState.hand_overs)
         is_same = configuration.regions == self.configuration.regions
         if is_same and configuration.region_links == self.configuration.region_links:
             hand_on(self, seen, ScotState.costs)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
-from regraft.controller.state.local_deliveries import HandOvers
 from regraft.controller.state.overlay_state import ContentState
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cut_off import CutOff, DeliveryPairs
@@ -129,11 +128,6 @@ class TreeState(ContentState):
     def overlay_costs(self) -> OverlayCosts:
         """The true cost of the tree with its publishers, over the horizon. Shared: copy it before making a change."""
         return OverlayCosts(self.configuration, self.inventory, self.publisher_sets)
-
-    @derived_value
-    def hand_overs(self) -> HandOvers:
-        """The number of hand-overs to subscribers, by publisher and broker."""
-        return HandOvers.of(self.windows, self.inventory.index)
 
     @derived_value
     def deliveries(self) -> DeliveryPairs:

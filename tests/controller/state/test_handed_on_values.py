@@ -104,6 +104,8 @@ def test_other_homes_leave_the_costs_of_a_cyclic_overlay(monkeypatch: pytest.Mon
     assert computed == [state]
     turned = ScotConfiguration(1, (NAMES[2:4], NAMES[0:2], NAMES[4:6]), SCOT.region_links, SCOT.homes)
     assert state.with_configuration(turned).costs is not first
+    handed = state.hand_overs
+    assert state.with_configuration(turned).hand_overs is handed
 
 
 def test_a_move_prices_only_the_topics_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
