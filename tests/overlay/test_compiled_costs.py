@@ -21,7 +21,9 @@ from regraft.overlay.sets.weighted_sets import EXACT_MAX, WeightedSets
 from regraft.overlay.tree import compiled_costs
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
 from regraft.overlay.tree.compiled_costs import kernels_for, prepare_compiled
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
+from regraft.overlay.tree.tree_cut_off import tree_cut_off
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
@@ -151,3 +153,20 @@ def test_without_numba_the_reason_is_returned(monkeypatch: pytest.MonkeyPatch) -
     assert prepare_compiled().startswith("ModuleNotFoundError")
     inventory = inventory_of(line_of(3), {})
     assert kernels_for(inventory, WeightedSets.over_all([sets_of(brokers_named(3), [{"b00"}])])) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 2**32))
+def test_what_deaths_cut_off(count: int, seed: int) -> None:
+    """Compiled loops follow every path, numpy counts subtrees; pairs may recur, and some are local."""
+    rng, brokers = random.Random(seed), brokers_named(count)
+    tree = random_tree(brokers, count, rng) if count > 1 else TreeConfiguration.of(0, brokers, [])
+    ends = [(rng.randrange(count), rng.randrange(count)) for _ in range(rng.randint(0, 60))]
+    sources, targets = np.array(ends, dtype=np.intp).reshape(-1, 2).T
+    pairs = DeliveryPairs(sources, targets, np.array([float(rng.randint(0, 5)) for _ in ends]), 3.0)
+    by_kernels = tree_cut_off(tree, pairs)
+    prepared, compiled_costs._Prepared.kernels = compiled_costs._Prepared.kernels, None
+    by_numpy = tree_cut_off(tree, pairs)
+    compiled_costs._Prepared.kernels = prepared
+    assert prepared is not None
+    assert by_kernels.per_s.tobytes() == by_numpy.per_s.tobytes()

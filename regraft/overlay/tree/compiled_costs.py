@@ -2,8 +2,8 @@
 
 Out: kernels for a tree's costs, or None where the numpy code has to do. Nothing is compiled on first use: who wants
 kernels prepares them, which takes seconds the first time on a machine, so set-up does it. The loops themselves are in
-:mod:`overlay.tree.compiled_kernels` and :mod:`overlay.tree.compiled_annealing`, the places of compiled code in
-:mod:`overlay.tree.kept_code`.
+:mod:`overlay.tree.compiled_kernels`, :mod:`overlay.tree.compiled_tree` and :mod:`overlay.tree.compiled_annealing`, the
+places of compiled code in :mod:`overlay.tree.kept_code`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.schemas.arrays import Floats, Places
 
 KERNELS_MODULE = "regraft.overlay.tree.compiled_kernels"
+TREE_MODULE = "regraft.overlay.tree.compiled_tree"
 ANNEALING_MODULE = "regraft.overlay.tree.compiled_annealing"
 PLACES_MODULE = "regraft.overlay.tree.kept_code"
 
 
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """The compiled functions, described in ``compiled_kernels`` and ``compiled_annealing``."""
+    """The compiled functions, described in the modules that hold them."""
 
     best_links: Callable[..., tuple[Floats, Places]]
     count_steps: Callable[..., tuple[Floats, Floats]]
     fill_tree: Callable[..., None]
     update_line: Callable[..., None]
+    passing_each: Callable[..., Floats]
     anneal_links: Callable[..., tuple[Places, float, int]]
 
 
@@ -53,13 +55,13 @@ def prepare_compiled() -> str:
     if _Prepared.kernels is not None:
         return ""
     try:
-        kernels, annealing = importlib.import_module(KERNELS_MODULE), importlib.import_module(ANNEALING_MODULE)
+        kernels, tree, annealing = map(importlib.import_module, (KERNELS_MODULE, TREE_MODULE, ANNEALING_MODULE))
     except Exception as error:  # Whatever numba and its compiler raise: numpy does the same, only slower.
         return f"{type(error).__name__}: {error}"
     if directory := kernels.best_links.stats.cache_path:
         importlib.import_module(PLACES_MODULE).mark_complete(Path(directory))
     of_trees = kernels.best_links, kernels.count_steps, kernels.fill_tree, kernels.update_line
-    _Prepared.kernels = Kernels(*of_trees, annealing.anneal_links)
+    _Prepared.kernels = Kernels(*of_trees, tree.passing_each, annealing.anneal_links)
     return ""
 
 
@@ -71,6 +73,11 @@ def find_compiled() -> Path | None:
         return None
     directory: Path | None = places.find_kept_code()
     return directory
+
+
+def prepared_kernels() -> Kernels | None:
+    """Return the kernels if they are prepared."""
+    return _Prepared.kernels
 
 
 def kernels_for(inventory: Inventory, sets: WeightedSets | SpanSets) -> Kernels | None:

@@ -1,7 +1,7 @@
 """The tree that an annealing changes, and the paths in it, compiled by numba.
 
-In: a tree as arrays of :mod:`overlay.tree.tree_costs`. Out: parents, degrees, and the brokers between two of them. The
-arrays are those of :mod:`overlay.tree.compiled_kernels`, with all spans as one: ``weights`` (words, 1), ``crossings``
+In: a tree as arrays of :mod:`overlay.tree.tree_costs`. Out: parents, degrees, the brokers between two of them, and what
+passes each. The arrays are those of :mod:`overlay.tree.compiled_kernels`, with all spans as one: ``weights`` (words, 1), ``crossings``
 (links, 1), ``loads`` (brokers, 1). What a try changes does not belong here.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regraft.overlay.tree.compiled_kernels import Weights, _compiled, _grouped
+from regraft.overlay.tree.compiled_kernels import COUNTS, PLACES, Weights, _compiled, _grouped
 from regraft.schemas.arrays import Flags, Floats, Places, Words
 
 TRY_WORDS = 100  # Words that a try costs as much as before anything is counted.
@@ -135,3 +135,25 @@ def _follow(tree: Tree, cycle: Cycle, source: int, target: int, stamp: int) -> i
 def _link_from(tree: Tree, tail: int, head: int) -> int:
     """Return the directed link between two neighbours."""
     return int(tree.upward[tail] if tree.above[tail] == head else tree.upward[head] ^ 1)
+
+
+@_compiled(PLACES, PLACES, PLACES, PLACES, COUNTS)
+def passing_each(order: Places, parents: Places, sources: Places, targets: Places, counts: Floats) -> Floats:
+    """Return how much passes each broker on the way from another one to a third, shape (brokers,).
+
+    ``order`` (brokers,) has the root first, which is its own parent, and each parent before its children; ``counts[k]``
+    go from ``sources[k]`` to ``targets[k]``. Cost O(brokers + pairs * path).
+    """
+    depths, passing = np.zeros(len(parents), dtype=np.intp), np.zeros(len(parents))
+    for broker in order[1:]:
+        depths[broker] = depths[parents[broker]] + 1
+    for pair in range(len(counts)):
+        one, other = sources[pair], targets[pair]
+        while one != other:
+            if depths[one] < depths[other]:
+                one, other = other, one
+            one = parents[one]
+            passing[one] += counts[pair]
+        if sources[pair] != targets[pair]:  # Both ways up have counted where they met, or one has counted an end.
+            passing[one] -= counts[pair]
+    return passing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from regraft.overlay.cut_off import CutOff, DeliveryPairs
+from regraft.overlay.tree.compiled_costs import prepared_kernels
 from regraft.overlay.tree.link_sides import RootedTree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.arrays import Floats, Places
@@ -17,8 +18,19 @@ def tree_cut_off(tree: TreeConfiguration, deliveries: DeliveryPairs) -> CutOff:
 
 def cut_off_below(rooted: RootedTree, brokers: tuple[str, ...], deliveries: DeliveryPairs) -> CutOff:
     """Return what the death of each broker of a rooted tree cuts off. Cost O(brokers + pairs * depth)."""
+    counts, kernels = deliveries.counts, prepared_kernels()
+    if kernels is None:
+        cut_off = _passing_each(rooted, deliveries)
+    else:
+        pairs = map(np.ascontiguousarray, (deliveries.sources, deliveries.targets, counts))
+        cut_off = kernels.passing_each(rooted.order, rooted.parents, *pairs)
+    return CutOff(brokers, cut_off / deliveries.length_s, float(counts.sum()) / deliveries.length_s)
+
+
+def _passing_each(rooted: RootedTree, deliveries: DeliveryPairs) -> Floats:
+    """Return how much passes each broker on the way between two others, as the compiled loops do."""
     sources, targets, counts = deliveries.sources, deliveries.targets, deliveries.counts
-    size, total = len(brokers), float(counts.sum())
+    size, total = len(rooted.parents), float(counts.sum())
     published, delivered = (_sums(ends, counts, size) for ends in (sources, targets))
     is_local = sources == targets
     own = _sums(sources[is_local], counts[is_local], size)
@@ -27,8 +39,7 @@ def cut_off_below(rooted: RootedTree, brokers: tuple[str, ...], deliveries: Deli
     above = total - touching  # Between brokers outside its subtree.
     below_root = np.flatnonzero(rooted.parents != np.arange(size))
     children = _sums(rooted.parents[below_root], inside[below_root], size)
-    cut_off = np.maximum(total - (published + delivered - own) - above - children, 0.0)
-    return CutOff(brokers, cut_off / deliveries.length_s, total / deliveries.length_s)
+    return np.maximum(total - (published + delivered - own) - above - children, 0.0)
 
 
 def _sums(brokers: Places, counts: Floats, size: int) -> Floats:
