@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.local_deliveries import HandOvers
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.derived_values import derived_value
+from regraft.overlay.derived_values import derived_value, hand_on
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
@@ -88,12 +87,12 @@ class OverlayState:
 class ContentState(OverlayState):
     """The state of an overlay that routes by content: publishers have homes, and any of them could be elsewhere."""
 
-    @cached_property
+    @derived_value
     def slice_count(self) -> int:
         """The number of spans into which each window is cut."""
         return count_slices(self.windows)
 
-    @cached_property
+    @derived_value
     def spans(self) -> tuple[Span, ...]:
         """The start and end of each span over which the noise of a gain is estimated, in seconds."""
         return cut_spans(self.windows, self.slice_count)
@@ -107,6 +106,10 @@ class ContentState(OverlayState):
     def span_sets(self) -> list[DeliverySets]:
         """The delivery sets of each span."""
         return [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
+
+    def hand_on_of_windows(self, seen: ContentState) -> None:
+        """Give another overlay on the same windows what depends on them alone."""
+        hand_on(self, seen, ContentState.slice_count, ContentState.spans, ContentState.hand_overs)
 
     @property
     def can_move_publishers(self) -> bool:

@@ -64,7 +64,7 @@ class ScotState(ContentState):
     def with_configuration(self, configuration: ScotConfiguration) -> ScotState:
         """Return the same windows on another overlay; costs do not depend on homes."""
         seen = ScotState(configuration, self.inventory, self.windows)
-        hand_on(self, seen, ScotState.hand_overs)
+        self.hand_on_of_windows(seen)
         is_same = configuration.regions == self.configuration.regions
         if is_same and configuration.region_links == self.configuration.region_links:
             hand_on(self, seen, ScotState.costs)

@@ -117,7 +117,7 @@ class TreeState(ContentState):
         """The cost of each publisher at each home over the horizon as a whole: cheaper than ``publisher_costs``."""
         return HomeCosts(RootedTree.of(self.configuration), self.inventory, self.publisher_sets)
 
-    @property
+    @cached_property
     def costs_at_homes_per_s(self) -> Floats:
         """The cost of each of ``publisher_sets.publishers`` at its home, shape (publishers,)."""
         home_of, index = self.configuration.home_of, self.inventory.index
@@ -244,7 +244,7 @@ class TreeState(ContentState):
     def with_configuration(self, configuration: TreeConfiguration) -> TreeState:
         """Return the same windows on another tree; what does not depend on it is not computed again."""
         seen = TreeState(configuration, self.inventory, self.windows)
-        hand_on(self, seen, TreeState.hand_overs)
+        self.hand_on_of_windows(seen)
         if configuration.homes == self.configuration.homes:
             self._hand_on_deliveries(seen)
         if configuration.links == self.configuration.links:
