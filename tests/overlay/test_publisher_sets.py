@@ -35,8 +35,8 @@ def test_every_publisher_has_its_own_bits(overlay: PublishedOverlay) -> None:
     for place, name in enumerate(sets.publishers):
         own = [one for one in overlay.notifications if one.publisher == name]
         assert sets.published[place] == len(own)
-        columns, masks = sets.columns_of(place)
-        assert (sets.weights[columns] * np.bitwise_count(masks)).sum() == len(own)
+        bits = sets.owners == place
+        assert (sets.weights[sets.columns[bits]] * np.bitwise_count(sets.masks[bits])).sum() == len(own)
         for broker, count in zip(sets.brokers, delivered[place], strict=True):
             assert count == sum(broker in one.delivered for one in own)
 

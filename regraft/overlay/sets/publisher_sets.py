@@ -92,11 +92,6 @@ class PublisherSets:
         span_s = max(sum(span.span_s for span in spans), 1e-9)
         return cls(brokers, publishers, words, weights.astype(np.float32), span_s, owners, columns, masks)
 
-    def columns_of(self, publisher: int) -> tuple[Places, Words]:
-        """Return the words that hold bits of a publisher, and the mask of its bits in each."""
-        first, end = np.searchsorted(self.owners, [publisher, publisher + 1])
-        return self.columns[first:end], self.masks[first:end]
-
     def at_homes(self, homes: Places) -> WeightedSets:
         """Return V(n) with each publisher at the broker at position ``homes`` (publishers,)."""
         words = self.words.copy()

@@ -53,18 +53,17 @@ class OverlayCosts:
 
     def move(self, homes: Mapping[int, int]) -> None:
         """Move publishers to brokers, both by position."""
-        columns_of = {publisher: self.sets.columns_of(publisher) for publisher in homes}
-        if not columns_of:
-            return
-        changed = np.unique(np.concatenate([columns for columns, _ in columns_of.values()]))
+        before, self.homes = self.homes, self.homes.copy()
+        self.homes[list(homes)] = list(homes.values())
+        sets = self.sets
+        bits = np.flatnonzero((before != self.homes)[sets.owners])
+        owners, columns, masks = sets.owners[bits], sets.columns[bits], sets.masks[bits]
+        changed, place = np.unique(columns, return_inverse=True)
         words = self.tree.sets.words[:, changed]
-        for publisher, home in homes.items():
-            columns, masks = columns_of[publisher]
-            place, before = np.searchsorted(changed, columns), self.homes[publisher]
-            words[before, place] &= ~masks | self.sets.words[before, columns]
-            words[home, place] |= masks
-            self.homes[publisher] = home
-        self.tree.set_wanted(changed, words)
+        np.bitwise_and.at(words, (before[owners], place), ~masks | sets.words[before[owners], columns])
+        np.bitwise_or.at(words, (self.homes[owners], place), masks)
+        if len(bits):
+            self.tree.set_wanted(changed, words)
 
     @property
     def at_homes(self) -> HomeCosts:
