@@ -13,6 +13,7 @@ import random
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -140,7 +141,7 @@ class Reaction(msgspec.Struct, frozen=True):
     force (by time), on the overlay at the start of the phase, and on that of the oracle that knows the whole phase.
     ``savings``: by phase. ``plans``: plans of the run that took effect, with their ``links`` and ``moves``. ``alarms``:
     plans on quiet traffic before the change. ``changes``: when a change was reported, in s. ``kept``: of plans after
-    which traffic stayed even for some windows.
+    which traffic stayed even for some windows. ``decisions_cpu_ms`` is the processor time of each decision.
     """
 
     kind: str
@@ -155,6 +156,7 @@ class Reaction(msgspec.Struct, frozen=True):
     alarms: int
     changes: tuple[float, ...]
     kept: tuple[KeptGain, ...] = ()
+    decisions_cpu_ms: tuple[float, ...] = ()
 
 
 def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
@@ -169,19 +171,23 @@ def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
     kind.prepare()
     virtual = virtual_settings(settings.emulator, inventory, START_MS)
     streaming = settings.streaming
-    loop = VirtualLoop(
-        inventory, settings.emulator.workload, controller, virtual, streaming.window_ms, streaming.grace_ms
-    )
+    lengths_ms = streaming.window_ms, streaming.grace_ms
+    workload = settings.emulator.workload
+    loop = VirtualLoop(inventory, workload, controller, virtual, *lengths_ms, stopwatch_s=time.process_time)
     windows: list[ClosedWindow] = []
+    cpu_ms: list[float] = []
     # The last window closes a window's length and a grace after its end.
     while loop.virtual.now_ms < START_MS + END_S * SECOND_MS + streaming.window_ms + streaming.grace_ms:
+        decided = loop.loop.state.last_decision
         loop.step()
-        newest = loop.loop.state.newest
+        newest, decision = loop.loop.state.newest, loop.loop.state.last_decision
+        if decision is not decided and decision is not None and decision.state_verdict is None:
+            cpu_ms.append(loop.loop.state.decision_times[f"acting:{controller.planner}"].last_ms)
         if newest is not None and newest.is_complete and newest not in windows[-1:]:
             windows.append(newest)
         if loop.virtual.now_ms % SECOND_MS == 0:
             report_work(1)
-    return _reaction(task, loop, windows, kind)
+    return msgspec.structs.replace(_reaction(task, loop, windows, kind), decisions_cpu_ms=tuple(cpu_ms))
 
 
 def _settings(task: ShiftTask, course: Course, folder: str) -> Settings:

@@ -6,6 +6,8 @@ possible; the same input gives the same run. Comparisons do not belong here.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -54,7 +56,8 @@ class LoopTap(Protocol):
 class VirtualLoop:
     """One emulated overlay and its controller on one virtual clock.
 
-    ``step`` advances everything by STEP_MS. ``tap`` receives what would be sent to Kafka.
+    ``step`` advances everything by STEP_MS. ``tap`` receives what would be sent to Kafka. ``stopwatch_s`` measures how
+    long decisions take.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class VirtualLoop:
         window_ms: int = WINDOW_MS,
         grace_ms: int = GRACE_MS,
         tap: LoopTap | None = None,
+        stopwatch_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.inventory = inventory
         self.settings = settings
@@ -75,14 +79,14 @@ class VirtualLoop:
         self.aggregator = ReferenceAggregator(window_ms, grace_ms)
         self.ports = MemoryPorts()
         self.ports.clients.connected = self.virtual.clients.connected
-        self._tap = tap
+        self._tap, self._stopwatch_s = tap, stopwatch_s
         self._registered: dict[str, Client] = {}
         self._plans_reported = 0
         self.loop = self.new_loop()
 
     def new_loop(self) -> ControlLoop:
         """Return a controller that knows only what was stored."""
-        return compose_loop(self.settings, self.inventory, self.ports.ports)
+        return compose_loop(self.settings, self.inventory, self.ports.ports, stopwatch_s=self._stopwatch_s)
 
     def run_for(self, duration_ms: float) -> None:
         """Run brokers, aggregator and controller for this long."""
