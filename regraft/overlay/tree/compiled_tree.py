@@ -1,8 +1,8 @@
 """The tree that an annealing changes, and the paths in it, compiled by numba.
 
 In: a tree as arrays of :mod:`overlay.tree.tree_costs`. Out: parents, degrees, the brokers between two of them, and what
-passes each. The arrays are those of :mod:`overlay.tree.compiled_kernels`, with all spans as one: ``weights`` (words, 1), ``crossings``
-(links, 1), ``loads`` (brokers, 1). What a try changes does not belong here.
+passes each. The arrays are those of :mod:`overlay.tree.compiled_kernels`, with all spans as one: ``weights`` (words,
+1), ``crossings`` (links, 1), ``loads`` (brokers, 1). What a try changes does not belong here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from regraft.overlay.tree.compiled_kernels import COUNTS, PLACES, Weights, _compiled, _grouped
+from regraft.overlay.tree.compiled_kernels import COUNTS, LINKS, PLACES, Weights, _compiled, _grouped
 from regraft.schemas.arrays import Flags, Floats, Places, Words
 
 TRY_WORDS = 100  # Words that a try costs as much as before anything is counted.
@@ -137,16 +138,24 @@ def _link_from(tree: Tree, tail: int, head: int) -> int:
     return int(tree.upward[tail] if tree.above[tail] == head else tree.upward[head] ^ 1)
 
 
-@_compiled(PLACES, PLACES, PLACES, PLACES, COUNTS)
-def passing_each(order: Places, parents: Places, sources: Places, targets: Places, counts: Floats) -> Floats:
+@_compiled(LINKS, types.intp, PLACES, PLACES, COUNTS)
+def passing_each(ends: Places, brokers: int, sources: Places, targets: Places, counts: Floats) -> Floats:
     """Return how much passes each broker on the way from another one to a third, shape (brokers,).
 
-    ``order`` (brokers,) has the root first, which is its own parent, and each parent before its children; ``counts[k]``
-    go from ``sources[k]`` to ``targets[k]``. Cost O(brokers + pairs * path).
+    ``counts[k]`` go from ``sources[k]`` to ``targets[k]``. Cost O(brokers + pairs * path).
     """
-    depths, passing = np.zeros(len(parents), dtype=np.intp), np.zeros(len(parents))
-    for broker in order[1:]:
-        depths[broker] = depths[parents[broker]] + 1
+    starts, links_of = _grouped(ends, brokers)
+    parents, depths = np.zeros(brokers, dtype=np.intp), np.zeros(brokers, dtype=np.intp)
+    order, seen = np.zeros(brokers, dtype=np.intp), 1
+    for place in range(brokers):
+        broker = order[place]
+        for number in links_of[starts[broker] : starts[broker + 1]]:
+            peer = ends[number >> 1, 1 - (number & 1)]
+            if place == 0 or peer != parents[broker]:
+                parents[peer], depths[peer] = broker, depths[broker] + 1
+                order[seen] = peer
+                seen += 1
+    passing = np.zeros(brokers)
     for pair in range(len(counts)):
         one, other = sources[pair], targets[pair]
         while one != other:

@@ -35,6 +35,15 @@ class RootedTree:
         return cls.of_peers([[row[peer] for peer in configuration.neighbours[broker]] for broker in row])
 
     @classmethod
+    def of_ends(cls, ends: Places, brokers: int) -> RootedTree:
+        """Root a tree with these links, shape (links, 2), at its first broker. O(brokers)."""
+        peers: list[list[int]] = [[] for _ in range(brokers)]
+        for a, b in ends.tolist():
+            peers[a].append(b)
+            peers[b].append(a)
+        return cls.of_peers(peers)
+
+    @classmethod
     def of_peers(cls, peers: Sequence[Iterable[int]]) -> RootedTree:
         """Root a tree at its first broker; ``peers`` are the neighbours of each broker, in the order of siblings."""
         parents = [0] * len(peers)

@@ -12,7 +12,6 @@ beta are wanted in A only behind it, and no longer need to cross it. Nothing els
 
 from __future__ import annotations
 
-from bisect import insort
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -264,13 +263,11 @@ class TreeCosts:
             self._rooted = RootedTree.of_peers([sorted(peers) for peers in self._peers])
         return self._rooted
 
-    def rooted_after(self, swap: LinkSwap) -> RootedTree:
-        """Return the tree after a swap that leaves one, rooted at its first broker. O(brokers)."""
-        peers = [sorted(each) for each in self._peers]
-        for (a, b), changed in ((swap.removed, list[int].remove), (swap.added, insort)):
-            changed(peers[self._row[a]], self._row[b])
-            changed(peers[self._row[b]], self._row[a])
-        return RootedTree.of_peers(peers)
+    def ends_after(self, swap: LinkSwap) -> Places:
+        """Return ``ends`` after a swap that leaves a tree."""
+        ends, (a, b) = self.ends.copy(), swap.removed
+        ends[self._peers[self._row[a]][self._row[b]] // 2] = [self._row[end] for end in swap.added]
+        return ends
 
     def set_wanted(self, columns: Places, words: Words) -> None:
         """Replace what brokers want: ``words`` (brokers, columns) take the place of these columns of the sets.

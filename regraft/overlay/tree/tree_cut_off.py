@@ -12,18 +12,23 @@ from regraft.schemas.arrays import Floats, Places
 
 
 def tree_cut_off(tree: TreeConfiguration, deliveries: DeliveryPairs) -> CutOff:
-    """Return what the death of each broker of a tree cuts off; see :func:`cut_off_below`."""
-    return cut_off_below(RootedTree.of(tree), tree.brokers, deliveries)
+    """Return what the death of each broker of a tree cuts off; see :func:`cut_off_over`."""
+    row = {broker: position for position, broker in enumerate(tree.brokers)}
+    ends = np.array([(row[a], row[b]) for a, b in tree.links], dtype=np.intp).reshape(-1, 2)
+    return cut_off_over(ends, tree.brokers, deliveries)
 
 
-def cut_off_below(rooted: RootedTree, brokers: tuple[str, ...], deliveries: DeliveryPairs) -> CutOff:
-    """Return what the death of each broker of a rooted tree cuts off. Cost O(brokers + pairs * depth)."""
+def cut_off_over(ends: Places, brokers: tuple[str, ...], deliveries: DeliveryPairs) -> CutOff:
+    """Return what the death of each broker of a tree with these links cuts off. Cost O(brokers + pairs * depth).
+
+    ``ends`` (links, 2) are positions of brokers.
+    """
     counts, kernels = deliveries.counts, prepared_kernels()
     if kernels is None:
-        cut_off = _passing_each(rooted, deliveries)
+        cut_off = _passing_each(RootedTree.of_ends(ends, len(brokers)), deliveries)
     else:
         pairs = map(np.ascontiguousarray, (deliveries.sources, deliveries.targets, counts))
-        cut_off = kernels.passing_each(rooted.order, rooted.parents, *pairs)
+        cut_off = kernels.passing_each(ends, len(brokers), *pairs)
     return CutOff(brokers, cut_off / deliveries.length_s, float(counts.sum()) / deliveries.length_s)
 
 

@@ -11,9 +11,7 @@ import numpy as np
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.overlay.cut_off import DeliveryPairs
-from regraft.overlay.tree.link_sides import RootedTree
-from regraft.overlay.tree.tree_costs import TreeCosts
-from regraft.overlay.tree.tree_cut_off import cut_off_below
+from regraft.overlay.tree.tree_cut_off import cut_off_over
 from regraft.schemas.arrays import Floats, Places
 
 
@@ -33,15 +31,18 @@ class FrailtyPrice:
             return None
         return cls(state.inventory.brokers, state.deliveries, weight * state.tree_costs.cost_per_s)
 
-    def rise_per_s(self, before: TreeCosts, after: RootedTree) -> float:
-        """Return the frailty price of a change of links, 0 if the tree gets no frailer. Cost as for a cut-off."""
-        links = before.ends.tobytes()
+    def rise_per_s(self, before: Places, after: Places) -> float:
+        """Return the frailty price of a change of links, 0 if the tree gets no frailer. Cost as for a cut-off.
+
+        Both have the ends of a tree's links, shape (links, 2).
+        """
+        links = before.tobytes()
         if self._last[0] != links:
-            self._last = links, self._worst_share(before.rooted)
+            self._last = links, self._worst_share(before)
         return self.per_share * max(self._worst_share(after) - self._last[1], 0.0)
 
-    def _worst_share(self, tree: RootedTree) -> float:
-        return cut_off_below(tree, self.brokers, self.deliveries).worst_share
+    def _worst_share(self, ends: Places) -> float:
+        return cut_off_over(ends, self.brokers, self.deliveries).worst_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,10 @@ class OverlayFrailty:
         arrays = (places[movable], handed.targets[movable], handed.counts[movable])
         return cls(state.inventory.brokers, *arrays, handed.length_s, per_share)
 
-    def price_per_s(self, tree: RootedTree, homes: Places) -> float:
-        """Return the price of the share that the worst single death cuts off. Cost as for a cut-off."""
+    def price_per_s(self, ends: Places, homes: Places) -> float:
+        """Return the price of the share that the worst single death cuts off. Cost as for a cut-off.
+
+        ``ends`` (links, 2) are those of the tree's links.
+        """
         deliveries = DeliveryPairs(homes[self.publishers], self.targets, self.counts, self.length_s)
-        return self.per_share * cut_off_below(tree, self.brokers, deliveries).worst_share
+        return self.per_share * cut_off_over(ends, self.brokers, deliveries).worst_share

@@ -42,12 +42,12 @@ class OverlaySearch:
         """Return the overlay's cost, plus the price of its frailty above that of the present one."""
         if self.frailty is None:
             return overlay.cost_per_s
-        rise_per_s = self.frailty.price_per_s(overlay.tree.rooted, overlay.homes) - self._present_frailty_per_s
+        rise_per_s = self.frailty.price_per_s(overlay.tree.ends, overlay.homes) - self._present_frailty_per_s
         return overlay.cost_per_s + max(rise_per_s, 0.0)
 
     @cached_property
     def _present_frailty_per_s(self) -> float:
-        return self.frailty.price_per_s(self.present.tree.rooted, self.present.homes) if self.frailty else 0.0
+        return self.frailty.price_per_s(self.present.tree.ends, self.present.homes) if self.frailty else 0.0
 
     def best(self, starts: Sequence[OverlayCosts]) -> OverlayCosts:
         """Return the best of the present overlay, the starts, and where a descent from each start ends."""

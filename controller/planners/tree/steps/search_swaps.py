@@ -215,14 +215,14 @@ def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
         return 0.0
     if search.frailty is None:
         return gain_per_s
-    return gain_per_s - search.frailty.rise_per_s(costs, costs.rooted_after(swap))
+    return gain_per_s - search.frailty.rise_per_s(costs.ends, costs.ends_after(swap))
 
 
 def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:
     """Return True if a tree saves more than its added frailty costs."""
     if frailty is None:
         return True
-    return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs, better.rooted)
+    return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs.ends, better.ends)
 
 
 def keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:

@@ -45,7 +45,7 @@ class ChangeSequence:
         self.reached = present.copy()
         self._search = search
         self._frailty = frailty
-        self._frailty_per_s = 0.0 if frailty is None else frailty.price_per_s(present.tree.rooted, present.homes)
+        self._frailty_per_s = 0.0 if frailty is None else frailty.price_per_s(present.tree.ends, present.homes)
         self._least_per_s = TIE_SHARE * present.cost_per_s
         self._to_remove: set[Link] = set(present.tree.links) - set(target.tree.links)
         self._to_add: set[Link] = set(target.tree.links) - set(present.tree.links)
@@ -71,7 +71,7 @@ class ChangeSequence:
             for one in group:
                 self._make(one)
             if self._frailty is not None:
-                self._frailty_per_s = self._frailty.price_per_s(self.reached.tree.rooted, self.reached.homes)
+                self._frailty_per_s = self._frailty.price_per_s(self.reached.tree.ends, self.reached.homes)
             swaps = tuple(one for one in group if isinstance(one, LinkSwap))
             moves = tuple(one for one in group if not isinstance(one, LinkSwap))
             yield Step(swaps, moves, before_per_s, self.reached.cost_per_s)
@@ -172,16 +172,16 @@ class ChangeSequence:
                 return False
         if self._frailty is None:
             return True
-        return saved_per_s > self._frailty.price_per_s(after.rooted, trial.reached.homes) - self._frailty_per_s
+        return saved_per_s > self._frailty.price_per_s(after.ends, trial.reached.homes) - self._frailty_per_s
 
     def _rise_per_s(self, frailty: OverlayFrailty, change: Change) -> float:
         """Return the price of the frailty that a single change adds, without making it."""
         tree, homes = self.reached.tree, self.reached.homes
         if isinstance(change, LinkSwap):
-            return frailty.price_per_s(tree.rooted_after(change), homes) - self._frailty_per_s
+            return frailty.price_per_s(tree.ends_after(change), homes) - self._frailty_per_s
         homes = homes.copy()
         homes[change[0]] = change[1]
-        return frailty.price_per_s(tree.rooted, homes) - self._frailty_per_s
+        return frailty.price_per_s(tree.ends, homes) - self._frailty_per_s
 
 
 def _limits(caps_per_s: Floats, loads_per_s: Floats) -> Floats:
