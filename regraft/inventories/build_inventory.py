@@ -45,6 +45,7 @@ def read_prices(file: Path, currency: str, message_bytes: float) -> Tariff:
     return tariff
 
 
+BROKERS_MAX = 10_000  # Far above what one controller can follow (docs/sizing.md).
 SHOWN_MAX = 3
 PLACEHOLDER = 1.0
 DIGITS = 4  # Of milliseconds.
@@ -103,6 +104,8 @@ def build_inventory(brokers: FoundBrokers, wishes: Wishes) -> tuple[Inventory, l
 
 def _check(names: Sequence[str], brokers: FoundBrokers, wishes: Wishes) -> None:
     errors = [f"{counted(len(names), 'broker')} found: at least 2 are needed"] if len(names) < 2 else []
+    if len(names) > BROKERS_MAX:
+        errors.append(f"{counted(len(names), 'broker')} found: an inventory has at most {BROKERS_MAX:,}; divide them")
     errors += [f"{name} is listed twice" for name, after in pairwise(names) if name == after]
     if wishes.degree_max < 2 and len(names) > 2:
         errors.append(f"--degree-max is {wishes.degree_max}: a tree over {len(names)} brokers needs at least 2")

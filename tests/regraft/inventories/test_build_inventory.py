@@ -90,6 +90,7 @@ def test_prices_need_every_pair_of_regions() -> None:
 @pytest.mark.parametrize(
     ("found", "degree_max", "why"),
     [
+        (FoundBrokers(list(brokers_named(10_001))), 8, "10,001 brokers found: an inventory has at most 10,000"),
         (FoundBrokers(["a"]), 8, "1 broker found: at least 2"),
         (FoundBrokers(["a", "b", "a"]), 8, "a is listed twice"),
         (FoundBrokers(["a", "b", "c"]), 1, "--degree-max is 1: a tree over 3 brokers needs at least 2"),
