@@ -51,7 +51,7 @@ SAVED_SHARE = 0.9
 KEPT_AFTER_S = 5.0  # One window: an earlier plan was decided on traffic before the change.
 KEPT_WINDOWS_MIN = 3  # To judge a plan on.
 ORACLE: dict[str, dict[str, object]] = {
-    "swap_links_cost": {"escape_words_max": 75_000_000},  # Of which 40 brokers get 30 million.
+    "swap_links_cost": {"escape_words_max": 120_000_000},  # Of which 40 brokers get 30 million.
     "relocate_publishers_joint": {},
 }
 ORACLE_ROUNDS_MAX = 8

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+import numpy as np
+
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.steps.escape_links import escape
 from regraft.controller.planners.tree.steps.price_every_tree import BROKERS_MAX, best_tree
@@ -20,8 +22,9 @@ from regraft.schemas.arrays import Floats
 from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_cost"
-# With 40 brokers, two fifths of the default budget end within 0.1% of where all of it ends.
-FEW_BROKERS, MANY_BROKERS = 40, 100
+# With 40 brokers, a quarter of the default budget ends 0.5% above the best trees found, all of it 0.1%; but each window
+# searches again.
+FEW_BROKERS, MANY_BROKERS, FEW_SHARE = 40, 100, 0.25
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class SearchSettings(PlannerSettings):
     # Bounds the search for swaps. 4e9, some seconds: less than the default window, and who has too many brokers for it
     # needs longer windows for everything else as well.
     search_words_max: int = 4_000_000_000
-    # The same once no single swap helps, for 100 brokers; few get two fifths. Default 3e7, some 60 ms compiled, 150 ms
+    # The same once no single swap helps, for 100 brokers; few get a quarter. Default 3e7, some 60 ms compiled, 150 ms
     # with numpy.
     escape_words_max: int = 30_000_000
 
@@ -79,7 +82,7 @@ def _search(
         made.append((swap, before))
         before_per_s, before = costs.cost_per_s, costs.costs_by_span
     if len(proposals) < context.proposals_max and not search.is_over:
-        share = min(max(len(costs.degrees), FEW_BROKERS) / MANY_BROKERS, 1.0)
+        share = np.interp(len(costs.degrees), (FEW_BROKERS, MANY_BROKERS), (FEW_SHARE, 1.0))
         search.words_left = int(settings.escape_words_max * share)
         search.present, search.links_max = frozenset(costs.links), context.links_max
         is_small = len(costs.degrees) <= BROKERS_MAX and not search.is_over
