@@ -172,7 +172,7 @@ def test_a_plan_on_a_sample_records_its_share_and_error() -> None:
     windows = [closed_window(TREE.brokers, wanted, 1000 * place) for place, wanted in enumerate(wishes)]
     sampled = tuple(replace(one, sets=replace(one.sets, share=0.25, span_s=one.sets.span_s / 4)) for one in windows)
     state = TreeState(TREE, INVENTORY, sampled)
-    certain = replace(SETTINGS, noise_factor=0.0, change_noise_factor=0.0)
+    certain = replace(SETTINGS, noise_factor=0.0)
     choice = choose_proposals([proposal_of(*JOIN_0_2)], replace(SITUATION, state=state), 7, certain)
     plan = plan_of(choice, state)
     after = TreeConfiguration.of(1, TREE.brokers, (set(TREE.links) - {JOIN_0_2[0]}) | {JOIN_0_2[1]})

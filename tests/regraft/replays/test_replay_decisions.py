@@ -173,8 +173,7 @@ def test_plans_from_before_the_recording_are_known() -> None:
     decided = decide(rows=rows, inputs=inputs)
     assert decided.windows >= 10
     assert decided.plans == ()  # As recorded: no other change was worth a plan.
-    usual = settings(decision={"noise_factor": 0.0})
-    certain = replace(usual, decision=replace(usual.decision, change_noise_factor=0.0))
+    certain = settings(decision={"noise_factor": 0.0})
     eager = decide_again(rows, inputs, small().info.inventory, certain, 1_000)
     # The second one depends on a missing window: what is found now comes after it, on its overlay.
     first = eager.plans[0]
