@@ -88,10 +88,19 @@ class PlanDraft:
             self._consider(msgspec.structs.replace(kept, price_per_s=self._situation.price_per_s))
 
     def choice(self, epoch_next: int) -> Choice:
-        """Return the proposals that make the plan, in order, and the refused ones with the reasons."""
-        start = self._start
+        """Return the proposals that make the plan, in order, and the refused ones with the reasons.
+
+        If chance alone could explain what all accepted ones save, only those are kept that show their gain alone:
+        others may hide what is certain.
+        """
+        start, accepted = self._start, self._chosen
+        against = self._judge_whole(start) if accepted else None
+        if against is not None and against[0] is Verdict.GAIN_WITHIN_NOISE:
+            self._reached, self._chosen = start, []
+            for proposal in accepted:
+                self._consider(proposal, is_alone=True)
+            against = self._judge_whole(start) if self._chosen else None
         reached, chosen, refused = self._reached or start, self._chosen, self._refused
-        against = self._judge_whole(start, reached) if chosen else None
         if against is not None:
             reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
         chosen = _with_frailty(chosen, start, reached)
@@ -105,7 +114,7 @@ class PlanDraft:
         reached: Reached = self._situation.kind.reached(self._situation.state)
         return reached
 
-    def _consider(self, proposal: Proposal) -> None:
+    def _consider(self, proposal: Proposal, *, is_alone: bool = False) -> None:
         assert self._reached is not None
         needs_gain = proposal.planner not in NEEDS_NO_GAIN
         against = (
@@ -116,7 +125,7 @@ class PlanDraft:
             or _judge_size(proposal, self._chosen, self._situation, self._settings)
         )
         if against is None:
-            judged, after = self._judge_on(self._reached, proposal)
+            judged, after = self._judge_on(self._reached, proposal, is_alone=is_alone)
             if after is not None:
                 self._reached = after
                 self._chosen.append(judged)
@@ -124,7 +133,7 @@ class PlanDraft:
             proposal, against = judged, (judged.verdict, judged.verdict_reason)
         self._refused.append(_refused(proposal, *against))
 
-    def _judge_on(self, reached: Reached, proposal: Proposal) -> tuple[Proposal, Reached | None]:
+    def _judge_on(self, reached: Reached, proposal: Proposal, *, is_alone: bool) -> tuple[Proposal, Reached | None]:
         """Return the proposal with its cost here and its verdict, and the overlay after it (None if refused)."""
         situation = self._situation
         try:
@@ -146,7 +155,7 @@ class PlanDraft:
             )
             against = situation.kind.judge_caps(reached, after)
             if against is None and proposal.planner not in NEEDS_NO_GAIN:
-                against = judge_change(proposal, reached, after, situation, self._settings)
+                against = judge_change(proposal, reached, after, situation, self._settings, is_alone=is_alone)
                 against = against or judge_congestion(situation.kind, situation.hot, reached, after)
                 against = against or self._judge_frailty(proposal.gain_per_s, reached, after)
         if against is None:
@@ -165,9 +174,10 @@ class PlanDraft:
             f"saves {figure(saved_per_s)}/s, but {frailty_text(cut_off, then)}, which counts as {figure(price_per_s)}/s"
         )
 
-    def _judge_whole(self, start: Reached, reached: Reached) -> tuple[Verdict, str] | None:
+    def _judge_whole(self, start: Reached) -> tuple[Verdict, str] | None:
         """Return why the accepted proposals together are not worth a plan, or None if they are or need no gain."""
-        if needs_no_gain(self._chosen):
+        reached = self._reached
+        if reached is None or needs_no_gain(self._chosen):
             return None
         saved_per_s = start.cost_per_s - reached.cost_per_s
         price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * start.cost_per_s

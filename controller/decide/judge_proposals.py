@@ -208,14 +208,22 @@ def gain_error_per_s(before: Reached, after: Reached, situation: Situation) -> f
 
 
 def judge_change(
-    proposal: Proposal, before: Reached, after: Reached, situation: Situation, settings: DecisionSettings
+    proposal: Proposal,
+    before: Reached,
+    after: Reached,
+    situation: Situation,
+    settings: DecisionSettings,
+    *,
+    is_alone: bool = False,
 ) -> tuple[Verdict, str] | None:
     """Return why the change's gain is too small for a place in a plan, or None if it suffices.
 
     One threshold for links, IDs and clients: a share of the whole cost. What chance promises is charged to the plan as
-    a whole (:func:`judge_chance`): small changes save together what none of them shows alone. Only what a plan changed
-    less than ``tabu_lifetimes`` ago is changed again only if the gain exceeds what chance makes of the best of many; k
-    links, IDs or homes that change as one must exceed sqrt(k) times that.
+    a whole (:func:`judge_chance`): small changes save together what none of them shows. A change that is to show its
+    gain ``is_alone`` must exceed the noise as if it had not been selected; of k links, IDs or homes sqrt(k) times the
+    noise. All users that move in one proposal count as one choice: they were selected by similar interests, not by what
+    windows happened to cost. What a plan changed less than ``tabu_lifetimes`` ago is changed again only if the gain
+    exceeds what chance makes of the best of many.
     """
     floor_per_s = settings.change_share_min * before.cost_per_s
     if proposal.gain_per_s <= floor_per_s:
@@ -223,11 +231,17 @@ def judge_change(
             Verdict.GAIN_WITHIN_NOISE,
             f"saves {figure(proposal.gain_per_s)}/s, but must save at least {figure(floor_per_s)}/s",
         )
-    if not _is_tabu(proposal, situation, settings):
+    choices, factor, alternatives = (
+        situation.kind.choices_in(proposal),
+        settings.change_noise_factor if is_alone else 0.0,
+        1,
+    )
+    if _is_tabu(proposal, situation, settings):
+        factor, alternatives = settings.noise_factor, situation.kind.alternatives_to(proposal)
+    if not factor:
         return None
-    kind, factor = situation.kind, settings.noise_factor
     looks = _looks(before, after, situation, factor, at_present=situation.is_traffic_new)
-    return _judge_gain(looks, factor, kind.alternatives_to(proposal), kind.choices_in(proposal))
+    return _judge_gain(looks, factor, alternatives, choices)
 
 
 def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:

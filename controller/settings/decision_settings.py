@@ -35,6 +35,9 @@ class DecisionSettings:
         "by how many standard deviations savings must exceed chance; at 2 one worthless decision in 44 may "
         "pass; 0 turns the test off",
     ] = 2.0
+    # noise_factor for a change that must show its gain alone, as if it had not been selected for it. 1: with 2, clearly
+    # worthwhile changes had to wait for more windows.
+    change_noise_factor: float = 1.0
     gain_share_min: Annotated[
         float,
         "a plan must save more than this share of the present cost",
