@@ -571,11 +571,11 @@ def test_a_window_with_a_transition_charges_each_tree_for_its_time() -> None:
 def test_refusals_are_reported_when_they_change() -> None:
     """A proposal refused window after window for the same reason is one event, and all refusals are counted.
 
-    A first window with few notifications cannot separate a gain from noise; later the price is too high.
+    A first window with few notifications cannot separate a gain from noise; later even fewer do not pay the price.
     """
-    decision = replace(settings_of().decision, pay_back_s=0.001)
+    decision = replace(settings_of().decision, pay_back_s=3.0)
     overlay = ScriptedOverlay(
-        INVENTORY, lambda start_ms: far_ends(0)[: 3 if start_ms < 1000 else None], settings_of(decision=decision)
+        INVENTORY, lambda start_ms: far_ends(0)[: 3 if start_ms < 1000 else 1], settings_of(decision=decision)
     )
     overlay.run_windows(12)
     assert overlay.plans == []

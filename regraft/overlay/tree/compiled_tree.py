@@ -157,12 +157,12 @@ def passing_each(ends: Places, brokers: int, sources: Places, targets: Places, c
                 seen += 1
     passing = np.zeros(brokers)
     for pair in range(len(counts)):
-        one, other = sources[pair], targets[pair]
-        while one != other:
-            if depths[one] < depths[other]:
-                one, other = other, one
-            one = parents[one]
-            passing[one] += counts[pair]
+        here, there = sources[pair], targets[pair]
+        while here != there:
+            if depths[here] < depths[there]:
+                here, there = there, here
+            here = parents[here]
+            passing[here] += counts[pair]
         if sources[pair] != targets[pair]:  # Both ways up have counted where they met, or one has counted an end.
-            passing[one] -= counts[pair]
+            passing[here] -= counts[pair]
     return passing
