@@ -19,7 +19,7 @@ PLANNER = "escape_overlay_cost"
 class EscapeSettings(PlannerSettings):
     """How much is evaluated, in 64-bit words of delivery sets."""
 
-    # Bounds the kicks. 1e7, some 50 ms at 40 and at 100 brokers: an overlay is kicked again in each window.
+    # Bounds the kicks. 1e7, some 20 ms at 40 brokers: an overlay is kicked again in each window.
     escape_words_max: int = 10_000_000
 
 
