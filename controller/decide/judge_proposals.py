@@ -231,17 +231,13 @@ def judge_change(
             Verdict.GAIN_WITHIN_NOISE,
             f"saves {figure(proposal.gain_per_s)}/s, but must save at least {figure(floor_per_s)}/s",
         )
-    choices, factor, alternatives = (
-        situation.kind.choices_in(proposal),
-        settings.change_noise_factor if is_alone else 0.0,
-        1,
-    )
+    factor, alternatives = settings.change_noise_factor if is_alone else 0.0, 1
     if _is_tabu(proposal, situation, settings):
         factor, alternatives = settings.noise_factor, situation.kind.alternatives_to(proposal)
     if not factor:
         return None
     looks = _looks(before, after, situation, factor, at_present=situation.is_traffic_new)
-    return _judge_gain(looks, factor, alternatives, choices)
+    return _judge_gain(looks, factor, alternatives, situation.kind.choices_in(proposal))
 
 
 def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:

@@ -166,6 +166,19 @@ def test_any_choice_is_a_cheaper_tree_under_the_cap(seed: int) -> None:
     assert reached.links == choice.target.links
 
 
+def test_what_is_certain_is_kept_if_chance_could_explain_the_plan() -> None:
+    """Who shares the interest of b06 keeps changing: the second change saves on average, but hides the first gain."""
+    others = [[{"b01", "b06"}] * 10, [{"b05", "b06"}] * 10] * 4
+    windows = [closed_window(TREE.brokers, [{"b00", "b02"}] * 30 + wanted, 1000 * k) for k, wanted in enumerate(others)]
+    situation = replace(SITUATION, state=TreeState(TREE, INVENTORY, tuple(windows)), now_ms=8500)
+    both = [proposal_of(*JOIN_0_2), proposal_of(*JOIN_1_6)]
+    choice = choose_proposals(both, situation, 7, SETTINGS)
+    assert added_by(choice) == [("b00", "b02")]
+    assert [one.links_added for one in choice.refused] == [(("b01", "b06"),)]
+    certain = replace(SETTINGS, noise_factor=0.0)
+    assert len(choose_proposals(both, situation, 7, certain).chosen) == 2
+
+
 def test_a_plan_on_a_sample_records_its_share_and_error() -> None:
     """The error is that of the mean saved share of the cost, over windows that differ and contain a sample."""
     wishes = [WANTED, WANTED[:40], WANTED[10:]]

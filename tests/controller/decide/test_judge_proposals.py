@@ -203,6 +203,8 @@ def test_gain_must_exceed_the_noise() -> None:
     verdict, reason = verdict_of(proposal_of(), noisy)
     assert verdict is Verdict.GAIN_WITHIN_NOISE
     assert "chance alone accounts for" in reason
+    assert judged_change(noisy, SETTINGS, is_alone=True) is not None
+    assert judged_change(noisy, SETTINGS) is None
     assert verdict_of(proposal_of(), noisy, DecisionSettings(noise_factor=0.0))[0] is Verdict.ACCEPTED
 
 
@@ -268,11 +270,11 @@ def test_a_recent_change_is_undone_only_for_a_larger_gain() -> None:
     state = TreeState(TREE, INVENTORY, JUMPING)
     before = tree_kind(INVENTORY, 4).reached(state)
     shares = gain_shares(before, before.after(proposal_of()), 10.0)
-    assert shares.mean < shares.limit(2.0, alternatives=25)
-    settings = DecisionSettings(noise_factor=2.0, tabu_lifetimes=2.0)
+    assert shares.limit(0.05) < shares.mean < shares.limit(2.0, alternatives=25)
+    settings = DecisionSettings(change_noise_factor=0.05, noise_factor=2.0, tabu_lifetimes=2.0)
     calm = replace(CALM, state=state, subscription_lifetime_s=10.0)
     recent = RecentChanges(links={GOOD.removed: 2000})
-    assert judged_change(calm, settings) is None
+    assert judged_change(calm, settings) is judged_change(calm, settings, is_alone=True) is None
     tabu = replace(calm, recent=recent)
     assert judged_change(tabu, settings) is not None
     assert judged_change(replace(tabu, changed_since_ms=2500), settings) is None
@@ -296,6 +298,7 @@ def test_a_gain_that_most_publishers_share_passes_however_long_the_look_back() -
     assert over_time.mean < over_time.limit(SETTINGS.noise_factor)
     calm = replace(CALM, state=state, now_ms=12_500, subscription_lifetime_s=lifetime_s)
     assert verdict_of(proposal_of(), calm)[0] is Verdict.ACCEPTED
+    assert judged_change(calm, DecisionSettings(change_noise_factor=2.0), is_alone=True) is None
 
 
 def test_while_traffic_is_new_a_plan_may_rest_on_the_present_subscriptions() -> None:
@@ -314,9 +317,11 @@ def test_while_traffic_is_new_a_plan_may_rest_on_the_present_subscriptions() -> 
     assert verdict_of(proposal_of(), dear)[0] is Verdict.GAIN_WITHIN_NOISE
 
 
-def judged_change(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
+def judged_change(
+    situation: Situation, settings: DecisionSettings, *, is_alone: bool = False
+) -> tuple[Verdict, str] | None:
     before = situation.kind.reached(situation.state)
     after = before.after(proposal_of())
     costs = {"cost_before_per_s": before.cost_per_s, "cost_after_per_s": after.cost_per_s}
     proposal = msgspec.structs.replace(proposal_of(), **costs)
-    return judge_change(proposal, before, after, situation, settings)
+    return judge_change(proposal, before, after, situation, settings, is_alone=is_alone)
