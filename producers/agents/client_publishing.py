@@ -126,10 +126,9 @@ class ClientPublishing:
         assert self._flushed is not None
         for _ in range(int(wait_s_max / REPEAT_S)):
             self._session.send_flush(old, self._mark)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(REPEAT_S):
                     await self._flushed.wait()
-            except TimeoutError:
-                continue
-            return True
+            if self._flushed.is_set():
+                return True
         return False

@@ -15,6 +15,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import unquote
 
 import structlog
@@ -85,13 +86,12 @@ class NodeSearch:
         self.ask()
         if self.is_open:
             return
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S_MAX):
                 await self._answered.wait()
-        except TimeoutError:
-            self.found, self.is_open = "", True
-            return
-        raise ConnectorError(loop_error(self.found))
+        if self._answered.is_set():  # Also if this process was held up, and both are due.
+            raise ConnectorError(loop_error(self.found))
+        self.found, self.is_open = "", True
 
     def ask(self) -> None:
         """Ask whether another node is there."""

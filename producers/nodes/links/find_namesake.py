@@ -7,6 +7,7 @@ call (:mod:`producers.nodes.links.run_links`), but say with which name.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from regraft.producers.nodes.links.carried_messages import LinkError
 from regraft.producers.nodes.links.link_connection import LinkConnection
@@ -32,11 +33,12 @@ async def has_namesake(session: LinkSession, host: str, port: int, tls: LinkTls 
     connection = LinkConnection(take_hello, lambda *_: None, lambda *_: note(""), session.hello(broker))
     context = None if tls is None else tls.client
     try:
-        async with asyncio.timeout(ANSWER_S_MAX):
-            name = None if context is None else broker
-            await loop.create_connection(lambda: connection, host, port, ssl=context, server_hostname=name)
-            return await answer == broker
-    except (OSError, TimeoutError, ValueError):  # ValueError: no host has such a name.
-        return False
+        with suppress(OSError, TimeoutError, ValueError):  # ValueError: no host has such a name.
+            async with asyncio.timeout(ANSWER_S_MAX):
+                name = None if context is None else broker
+                await loop.create_connection(lambda: connection, host, port, ssl=context, server_hostname=name)
+                await answer
     finally:
         connection.end("only its name was asked for")
+    # Not what the wait returns: if this process was held up, it is out of time although the answer is here.
+    return answer.done() and not answer.cancelled() and answer.result() == broker

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regraft.infra.local.make_certificates import LocalAuthority
 from regraft.producers.nodes.links import find_namesake
+from regraft.producers.nodes.links.carried_messages import LinkError
 from regraft.producers.nodes.links.find_namesake import has_namesake
+from regraft.producers.nodes.links.link_connection import LinkConnection
 from regraft.producers.nodes.links.link_session import LinkSession
 from regraft.producers.nodes.links.run_links import Links, LinkTls
 from tests.producers.nodes.test_run_links import LIMITS, tls_with
@@ -61,3 +66,27 @@ def test_what_does_not_answer_as_a_node_is_no_namesake(monkeypatch: pytest.Monke
     assert not asyncio.run(answers(listens=True))
     assert not asyncio.run(answers(listens=True, says=b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     assert not asyncio.run(has_namesake(LinkSession("b01", "2"), "no.such.host.invalid", 1, None))
+
+
+def test_a_namesake_is_noticed_by_a_process_that_was_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer has come and the time is up when it goes on."""
+    monkeypatch.setattr(find_namesake, "ANSWER_S_MAX", 0.1)
+    session = LinkSession("b01", "2")
+
+    def held_up(take_hello: Any, *others: Any) -> LinkConnection:
+        connection = LinkConnection(take_hello, *others)
+
+        def answer() -> None:
+            with suppress(LinkError):
+                take_hello(connection, session.hello("b01"))
+
+        asyncio.get_running_loop().call_later(0.04, time.sleep, 0.2)
+        asyncio.get_running_loop().call_later(0.05, answer)
+        return connection
+
+    async def go() -> bool:
+        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+            return await has_namesake(session, "127.0.0.1", server.sockets[0].getsockname()[1], None)
+
+    monkeypatch.setattr(find_namesake, "LinkConnection", held_up)
+    assert asyncio.run(go())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -92,7 +94,7 @@ class Air:
 
 def test_nodes_that_reach_each_other_find_out_before_they_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node gives way to one that is open, whatever its name; of two that open together, the first by name opens."""
-    monkeypatch.setattr(look_for_nodes, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(look_for_nodes, "ANSWER_S_MAX", 0.5)
 
     async def go() -> None:
         air = Air()
@@ -108,6 +110,22 @@ def test_nodes_that_reach_each_other_find_out_before_they_open(monkeypatch: pyte
         outcomes = await asyncio.gather(last.look(), first.look(), return_exceptions=True)
         assert isinstance(outcomes[0], ConnectorError)
         assert (outcomes[1], first.is_open) == (None, True)
+
+    asyncio.run(go())
+
+
+def test_a_process_that_was_held_up_does_not_miss_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer has come and the time is up when it goes on."""
+    monkeypatch.setattr(look_for_nodes, "ANSWER_S_MAX", 0.05)
+
+    async def go() -> None:
+        search = NodeSearch("regraft", "b02", lambda _: None)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.01, time.sleep, 0.1)
+        loop.call_later(0.02, partial(search.note, "b01", is_open=True))
+        with pytest.raises(ConnectorError, match="node b01"):
+            await search.look()
+        assert not search.is_open
 
     asyncio.run(go())
 
