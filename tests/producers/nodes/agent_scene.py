@@ -91,12 +91,13 @@ class Scene:
         await client.flush()
 
     async def begin(self) -> None:
+        for broker, client in self.site.clients.items():
+            await self.listen(broker, client)
+        await self.site.fleet.all_want(3)
         for agent, names in (("web1", HIT), ("web2", OTHERS)):
             await self.start_agent(agent)
             for name in names:
                 await self.connect(name, agent)
-        for broker, client in self.site.clients.items():
-            await self.listen(broker, client)
         await until(lambda: len(self.movable()) == 3 * len(HIT + OTHERS))
         await self.site.fleet.all_confirmed()
 

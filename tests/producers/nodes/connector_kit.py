@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from regraft.producers.nodes.connectors import look_for_nodes
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError, LocalMessage
 from tests.producers.nodes.connector_brokers import (
     AmqpBroker,
@@ -92,6 +93,15 @@ async def refusal_of(make_connector: Callable[[], Connector]) -> str:
             await make_connector().start(lambda *_: None, lambda _: None)
         reason = str(refused.value)
     return reason
+
+
+async def must_give_way(connector: Connector, node: str) -> None:
+    """Check that a connector does not open since a node is open, however long its answer takes."""
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr(look_for_nodes, "ANSWER_S_MAX", PATIENCE_S)
+        with pytest.raises(ConnectorError, match=f"node {node}"):
+            await connector.start(lambda *_: None, lambda _: None)
+    assert not connector.is_open
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -147,6 +147,11 @@ class NodeFleet:
         for proxy in (*self.proxies.values(), *self.between.values()):
             await proxy.close()
 
+    async def all_want(self, count: int = 1) -> None:
+        """Wait until each node knows of so much interest at its broker, which reports it after the client has it."""
+        while any(node.clients.interest_count < count for node in self.nodes.values()):
+            await asyncio.sleep(0.01)
+
     async def all_confirmed(self) -> None:
         """Wait until everything that clients want is confirmed, and each publisher is known everywhere."""
         while not all(is_confirmed(node) for node in self.nodes.values()):

@@ -85,6 +85,7 @@ async def _move_a_subscriber(tmp_path: Path) -> None:
 
         for broker, other in site.clients.items():
             await other.subscribe("data.*", cb=partial(stay, broker))
+        await site.fleet.all_want()
         await client.subscribe("data.*", cb=receive)
         await client.flush()
         await until(lambda: len(registered(site, "b02")) == 1)
@@ -173,12 +174,12 @@ async def _empty_a_broker(tmp_path: Path) -> None:
         agent = agent_at(site, "b02")
         await agent.start("127.0.0.1", 0)
         moving = MovingClients(agent, 5)
-        await moving.connect()
         numbers, stop = dict.fromkeys(BROKERS, 0), asyncio.Event()
 
         for broker in BROKERS:
             await site.clients[broker].subscribe("data.>", cb=partial(moving._receive, broker))
-        await site.flush()
+        await site.fleet.all_want()
+        await moving.connect()
         await until(lambda: len(registered(site, "b02")) == 10)
         await site.fleet.all_confirmed()
 

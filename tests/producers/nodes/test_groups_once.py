@@ -139,6 +139,8 @@ def test_work_is_done_once(kind: str, tmp_path: Path) -> None:
         if kind == "nats":
             await brokers["b02"].want("job.*")
         await brokers["b01"].want("anything")
+        nodes = [node.clients for node in fleet.nodes.values()]
+        await until(lambda: [each.interest_count for each in nodes] == [1, 2 if kind == "nats" else 1, 1])
         await fleet.all_confirmed()
         for number in range(400):
             await brokers["b01" if number < 300 else "b03"].publish(LocalMessage("job.x", b"%d" % number))

@@ -79,6 +79,7 @@ class Traffic:
                 server.port, f"stays at {broker}", partial(self.take, broker)
             )
             await self.clients[broker].subscribe("data/#")
+        await self.site.fleet.all_want()
 
     def publish(self, name: str, client: MqttClient, qos: int) -> None:
         client.paho.publish(f"data/{name}", b"%d" % self.numbers[name], qos)
