@@ -69,7 +69,7 @@ def test_what_does_not_answer_as_a_node_is_no_namesake(monkeypatch: pytest.Monke
 
 
 def test_a_namesake_is_noticed_by_a_process_that_was_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer has come and the time is up when it goes on."""
+    """When it resumes, the answer has come and the time is up."""
     monkeypatch.setattr(find_namesake, "ANSWER_S_MAX", 0.1)
     session = LinkSession("b01", "2")
 

@@ -115,7 +115,7 @@ def test_nodes_that_reach_each_other_find_out_before_they_open(monkeypatch: pyte
 
 
 def test_a_process_that_was_held_up_does_not_miss_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer has come and the time is up when it goes on."""
+    """When it resumes, the answer has come and the time is up."""
     monkeypatch.setattr(look_for_nodes, "ANSWER_S_MAX", 0.05)
 
     async def go() -> None:
