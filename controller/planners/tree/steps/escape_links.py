@@ -14,7 +14,7 @@ import numpy as np
 
 from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Search, descend, keeps_caps
 from regraft.overlay.overlay_configuration import link
-from regraft.overlay.tree.swap_sequences import SwapCursor, as_swaps
+from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.schemas.arrays import Places
 
@@ -112,6 +112,5 @@ def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
 def _with_links(costs: TreeCosts, ends: Places) -> TreeCosts:
     """Return the costs of the same brokers and traffic with these links, shape (links, 2)."""
     names = costs.inventory.brokers
-    links, present = {link(names[a], names[b]) for a, b in ends.tolist()}, set(costs.links)
-    moved = SwapCursor(costs.copy())
-    return moved.go_to(as_swaps(costs, sorted(present - links), sorted(links - present)))
+    links = [(names[a], names[b]) for a, b in ends.tolist()]
+    return TreeCosts(TreeConfiguration.of(0, names, links), costs.inventory, costs.sets)
