@@ -102,14 +102,19 @@ class ContentState(OverlayState):
         """The number of hand-overs to subscribers, by publisher and broker."""
         return HandOvers.of(self.windows, self.inventory.index)
 
+    @derived_value
+    def slices(self) -> list[tuple[DeliverySets, ...]]:
+        """The delivery sets of each window, cut into spans."""
+        return [time_slices(window.sets, self.slice_count) for window in self.windows]
+
     @property
     def span_sets(self) -> list[DeliverySets]:
         """The delivery sets of each span."""
-        return [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
+        return [part for window in self.slices for part in window]
 
     def hand_on_of_windows(self, seen: ContentState) -> None:
         """Give another overlay on the same windows what depends on them alone."""
-        hand_on(self, seen, ContentState.slice_count, ContentState.spans, ContentState.hand_overs)
+        hand_on(self, seen, ContentState.slice_count, ContentState.spans, ContentState.slices, ContentState.hand_overs)
 
     @property
     def can_move_publishers(self) -> bool:

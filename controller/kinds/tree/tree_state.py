@@ -86,7 +86,9 @@ class TreeState(ContentState):
     @cached_property
     def span_cursor(self) -> SwapCursor:
         """The true cost with separate spans, which shows the noise of a gain. Shared: go to the tree that is meant."""
-        cut = [part for sets in self.window_sets for part in time_slices(sets, self.slice_count)]
+        cut: list[DeliverySets] = []
+        for sets, window, slices in zip(self.window_sets, self.windows, self.slices, strict=True):
+            cut.extend(slices if sets is window.sets else time_slices(sets, self.slice_count))
         return SwapCursor(TreeCosts(self.configuration, self.inventory, SpanSets.of(cut)))
 
     @cached_property
