@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from regraft.overlay.sets.weighted_sets import EXACT_MAX, WeightedSets
 from regraft.overlay.tree import compiled_costs
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
 from regraft.overlay.tree.compiled_costs import kernels_for, prepare_compiled
+from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts
 from regraft.overlay.tree.tree_cut_off import tree_cut_off
@@ -39,13 +41,23 @@ def compiled() -> Iterator[None]:
     compiled_costs._Prepared.kernels = None
 
 
+@contextmanager
+def no_kernels() -> Iterator[None]:
+    """Do without the kernels, which are prepared, for a while."""
+    prepared, compiled_costs._Prepared.kernels = compiled_costs._Prepared.kernels, None
+    assert prepared is not None
+    try:
+        yield
+    finally:
+        compiled_costs._Prepared.kernels = prepared
+
+
 def both_of(inventory: Inventory, sets: WeightedSets | SpanSets) -> tuple[TreeCosts, TreeCosts]:
     """Return the costs of the bootstrap tree by numpy and by the kernels."""
     by_kernels = TreeCosts(inventory.bootstrap, inventory, sets)
     assert by_kernels.kernels is not None
-    prepared, compiled_costs._Prepared.kernels = compiled_costs._Prepared.kernels, None
-    by_numpy = TreeCosts(inventory.bootstrap, inventory, sets)
-    compiled_costs._Prepared.kernels = prepared
+    with no_kernels():
+        by_numpy = TreeCosts(inventory.bootstrap, inventory, sets)
     assert_same(by_numpy, by_kernels)
     return by_numpy, by_kernels
 
@@ -165,8 +177,24 @@ def test_what_deaths_cut_off(count: int, seed: int) -> None:
     sources, targets = np.array(ends, dtype=np.intp).reshape(-1, 2).T
     pairs = DeliveryPairs(sources, targets, np.array([float(rng.randint(0, 5)) for _ in ends]), 3.0)
     by_kernels = tree_cut_off(tree, pairs)
-    prepared, compiled_costs._Prepared.kernels = compiled_costs._Prepared.kernels, None
-    by_numpy = tree_cut_off(tree, pairs)
-    compiled_costs._Prepared.kernels = prepared
-    assert prepared is not None
+    with no_kernels():
+        by_numpy = tree_cut_off(tree, pairs)
     assert by_kernels.per_s.tobytes() == by_numpy.per_s.tobytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 150), st.integers(0, 2**20))
+def test_sides_of_links(count: int, words: int, seed: int) -> None:
+    """Compiled loops go from broker to broker, numpy from level to level."""
+    rng, brokers = random.Random(seed), brokers_named(count)
+    tree = RootedTree.of(random_tree(brokers, count, rng) if count > 1 else TreeConfiguration.of(0, brokers, []))
+    wanted = np.random.default_rng(seed).integers(0, 1 << 64, (count, words), dtype=np.uint64)
+    wanted &= np.random.default_rng(seed + 1).integers(0, 1 << 64, (count, words), dtype=np.uint64)
+    by_kernels = link_sides(tree, wanted)
+    with no_kernels():
+        by_numpy = link_sides(tree, wanted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regraft.overlay.tree.link_sides.WORDS_AT_ONCE", 1_000)
+        in_parts = link_sides(tree, wanted)
+    for sides in (by_kernels, in_parts):
+        assert [side.tobytes() for side in sides] == [side.tobytes() for side in by_numpy]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.weighted_sets import WeightedSets
-from regraft.schemas.arrays import Floats, Places
+from regraft.schemas.arrays import Floats, Places, Words
 
 KERNELS_MODULE = "regraft.overlay.tree.compiled_kernels"
 TREE_MODULE = "regraft.overlay.tree.compiled_tree"
@@ -37,6 +37,7 @@ class Kernels:
     fill_tree: Callable[..., None]
     update_line: Callable[..., None]
     passing_each: Callable[..., Floats]
+    sides_of: Callable[..., tuple[Words, Words]]
     anneal_links: Callable[..., tuple[Places, float, int]]
 
 
@@ -61,7 +62,7 @@ def prepare_compiled() -> str:
     if directory := kernels.best_links.stats.cache_path:
         importlib.import_module(PLACES_MODULE).mark_complete(Path(directory))
     of_trees = kernels.best_links, kernels.count_steps, kernels.fill_tree, kernels.update_line
-    _Prepared.kernels = Kernels(*of_trees, tree.passing_each, annealing.anneal_links)
+    _Prepared.kernels = Kernels(*of_trees, tree.passing_each, tree.sides_of, annealing.anneal_links)
     return ""
 
 

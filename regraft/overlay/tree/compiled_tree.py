@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from regraft.overlay.tree.compiled_kernels import COUNTS, LINKS, PLACES, Weights, _compiled, _grouped
+from regraft.overlay.tree.compiled_kernels import BITS, COUNTS, LINKS, PLACES, Weights, _compiled, _grouped
 from regraft.schemas.arrays import Flags, Floats, Places, Words
 
 TRY_WORDS = 100  # Words that a try costs as much as before anything is counted.
@@ -166,3 +166,27 @@ def passing_each(ends: Places, brokers: int, sources: Places, targets: Places, c
         if sources[pair] != targets[pair]:  # Both ways up have counted where they met, or one has counted an end.
             passing[here] -= counts[pair]
     return passing
+
+
+@_compiled(PLACES, PLACES, BITS)
+def sides_of(order: Places, parents: Places, words: Words) -> tuple[Words, Words]:
+    """Return what is wanted below and above each broker, as :func:`overlay.tree.link_sides.link_sides` does.
+
+    ``order`` (brokers,) has the root first and each parent before its children.
+    """
+    below, above, once, twice = words.copy(), np.zeros_like(words), words.copy(), np.zeros_like(words)
+    for place in range(len(order) - 1, 0, -1):
+        broker = order[place]
+        parent = parents[broker]  # All that is below this broker is known.
+        for word in range(words.shape[1]):
+            wanted = below[broker, word]
+            below[parent, word] |= wanted
+            twice[parent, word] |= once[parent, word] & wanted
+            once[parent, word] |= wanted
+    for place in range(1, len(order)):
+        broker = order[place]
+        parent = parents[broker]
+        for word in range(words.shape[1]):
+            others = twice[parent, word] | (once[parent, word] & ~below[broker, word])
+            above[broker, word] = above[parent, word] | others
+    return below, above

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.overlay.tree.compiled_costs import prepared_kernels
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.arrays import Places, Words
 
@@ -137,10 +138,14 @@ def link_sides(tree: RootedTree, words: Words) -> tuple[Words, Words]:
     ``above``. Cost O(brokers * columns).
     """
     below, above = words.copy(), np.zeros_like(words)
+    kernels, order = prepared_kernels(), tree.order
     columns = max(WORDS_AT_ONCE // max(len(words), 1), 1)
     for at in range(0, words.shape[1], columns):
         chunk = np.s_[:, at : at + columns]
-        below[chunk], above[chunk] = _sides(tree, words[chunk])
+        if kernels is None:
+            below[chunk], above[chunk] = _sides(tree, words[chunk])
+        else:
+            below[chunk], above[chunk] = kernels.sides_of(order, tree.parents, np.ascontiguousarray(words[chunk]))
     return below, above
 
 
