@@ -23,12 +23,11 @@ from regraft.controller.loop.correct_links import CorrectLinks
 from regraft.controller.loop.decide_once import DecideOnce, DecisionTimer
 from regraft.controller.loop.find_situation import SituationFinder
 from regraft.controller.loop.follow_members import FollowMembers
-from regraft.controller.loop.follow_review import AdvancePlan, FollowReview
+from regraft.controller.loop.follow_plans import AdvancePlan, FollowReview, StartLoop
 from regraft.controller.loop.noted_events import CommandNotes, NotedEvents
 from regraft.controller.loop.repair_overlay import RepairOverlay
 from regraft.controller.loop.set_share import SetShare
 from regraft.controller.loop.show_state import BoundCost, SettlePlans, ShowState
-from regraft.controller.loop.start_loop import StartLoop
 from regraft.controller.loop.take_windows import TakeWindows
 from regraft.controller.loop.watch_shifts import ShiftWatch
 from regraft.controller.planners.planner_registry import planners_of

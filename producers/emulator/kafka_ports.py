@@ -7,10 +7,11 @@ themselves afterwards. The producers are idempotent, so that waiting neither rep
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Generic
 
 import structlog
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message
 
 from regraft.infra.kafka.decode_strictly import read_newest
 from regraft.infra.kafka.kafka_access import KafkaAccess
@@ -21,11 +22,10 @@ from regraft.infra.process.handle_each import is_logged
 from regraft.infra.process.stack_error import StackError
 from regraft.producers.emulator.read_commands import RETRY_S, CommandReader, KafkaUnreachableError, topics_text
 from regraft.producers.emulator.starting_point import is_undecided
-from regraft.producers.emulator.tail_topic import TopicTail
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.client import Client
-from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.codec import Record, UndecodableRecordError, decode
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan
@@ -40,6 +40,26 @@ log = structlog.get_logger(__name__)
 
 RECORDS_PER_POLL_MAX = 5_000
 REQUESTS_PER_POLL_MAX = 100
+
+
+class TopicTail(ProvedReader, Generic[Record]):
+    """A compacted topic of one partition, from its beginning; ``records_per_poll_max`` bounds one :meth:`poll`."""
+
+    def __init__(self, kafka: KafkaAccess, name: str, record_type: type[Record], records_per_poll_max: int) -> None:
+        super().__init__(kafka, {})
+        self._record_type, self._records_max = record_type, records_per_poll_max
+        self._reached = {(name, 0): OFFSET_BEGINNING}
+        self._assign()
+
+    def poll(self) -> Iterator[tuple[str, Record | None]]:
+        """Yield keys and records that have arrived since; None means deleted, or unreadable, which is logged."""
+        for message in self._arrived(self._records_max):
+            try:
+                record = None if message.value() is None else decode(message.value(), self._record_type)
+            except UndecodableRecordError as refusal:
+                log.warning("record_skipped", topic=message.topic(), offset=message.offset(), reason=str(refusal))
+                record = None
+            yield (message.key() or b"").decode(errors="replace"), record
 
 
 class SampleReader:

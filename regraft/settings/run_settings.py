@@ -21,13 +21,14 @@ from regraft.schemas.sampled_blocks import share_error
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.fixed_settings import RECORDED, at_speed, at_windows, fixed_values
 from regraft.settings.read_sources import NAMED, Flags, named_file, read_sources, read_toml
-from regraft.settings.secret_names import has_secret, named_secret_files
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_environment import settings_environment, variable_errors
 from regraft.settings.settings_model import (
     SettingsModel,
     chosen_names,
     collect_errors,
+    has_secret,
+    named_secret_files,
     settings_model,
     to_dataclass,
 )

@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic import model_validator as validated_by
 from pydantic_core import PydanticCustomError
 
+from regraft.infra.process.connection_security import variable_of
 from regraft.schemas.texts import name_near
 
 NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
@@ -41,6 +42,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _collected: ContextVar[list[str] | None] = ContextVar("collected_errors", default=None)
 
 Value = TypeVar("Value")
+ENDS = ("password_file", "key_file", "secret_file")  # Of the names of settings; `trusted_keys_file` is public.
 
 
 @contextmanager
@@ -204,3 +206,20 @@ def _given_values(model: SettingsModel, shape: type[Any]) -> dict[str, Any]:
             value = dataclasses.replace(nested, **_given_values(value, type(nested)))
         values[name] = value
     return values
+
+
+def named_secret_files(values: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the files with secrets that settings name, in any table."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from named_secret_files(value)
+        elif name.endswith(ENDS) and isinstance(value, Path) and variable_of(value) is None:
+            yield value
+
+
+def has_secret(tables: Mapping[str, Any]) -> bool:
+    """Return True if the tables of a file hold a value that may be a secret."""
+    return any(
+        has_secret(value) if isinstance(value, Mapping) else name in SECRET_NAMES and bool(value)
+        for name, value in tables.items()
+    )

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from regraft.settings.run_settings import load_settings, section_models
-from regraft.settings.secret_names import named_secret_files
-from regraft.settings.settings_model import SettingsModel
+from regraft.settings.settings_model import SettingsModel, named_secret_files
 
 PUBLIC = {  # Files that hold no secret.
     "ca_file", "certificate_file", "trusted_keys_file", "revoked_file", "rules_file", "connector_ca_file",
