@@ -2,20 +2,21 @@
 
 Each attribute of :class:`BrokerState` comes with its invariant. The core (:mod:`producers.brokers.two_epochs`) changes
 the state by commands, the kind of overlay by messages; neither needs the other for that. Pure data with the queries and
-steps that need no more than it; :mod:`producers.brokers.switch_epochs` has the steps that also need the kind.
+steps that need no more than it; :mod:`producers.brokers.epoch_change` has the steps that also need the kind.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
+    ArriveRequest,
     ClientRequest,
     ControlMessage,
     Deliver,
@@ -25,13 +26,87 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.command_fence import CommandFence
-from regraft.producers.brokers.early_messages import EarlyMessages
+from regraft.producers.brokers.ring_messages import AttachRequest
 from regraft.schemas.command import Command
 from regraft.schemas.plan import ClientMove
 
 HELD_MAX = 100_000  # Held deliveries, or notifications at a rendezvous; more are dropped and counted.
+EARLY_MESSAGES_MAX = 100_000  # Early messages of neighbours.
+ARRIVALS_MAX = 50_000  # Clients and subscriptions that have arrived; beyond, their plan waits in vain and is aborted.
 
 PublisherRequest = AdvertiseRequest | UnadvertiseRequest
+# The epoch that a message waits for, its source, None if local, and the message.
+Early = tuple[int, str | None, ControlMessage | ClientRequest]
+Arrival = str | tuple[str, int]  # A subscription, or a user with the number of its stay.
+
+
+class EarlyMessages:
+    """What has reached a broker for epochs that it has yet to prepare, in order: another broker was prepared first.
+
+    A client can let others arrive that no plan brings. So arrivals have their own bound: they take no room from
+    neighbours, and block no plan that does not bring clients here.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[Early] = deque()
+        self._epochs: dict[Arrival, int] = {}  # What has arrived -> the epoch of its first arrival.
+        self._arrival_count = 0
+        self._ends: set[ControlMessage | ClientRequest] = set()  # Requests about the end of something that has arrived.
+
+    def __iter__(self) -> Iterator[Early]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, epoch: int, source: str | None, message: ControlMessage | ClientRequest) -> bool:
+        """Keep a message; return False if there is no room for one of a neighbour."""
+        if source is not None:
+            if len(self._kept) - self._arrival_count - len(self._ends) >= EARLY_MESSAGES_MAX:
+                return False
+        elif isinstance(message, ArriveRequest | AttachRequest):
+            if self._arrival_count >= ARRIVALS_MAX:
+                return True
+            self._note_arrival(epoch, message)
+        elif message in self._ends:
+            return True
+        else:
+            self._ends.add(message)
+        self._kept.append((epoch, source, message))
+        return True
+
+    def _note_arrival(self, epoch: int, message: ArriveRequest | AttachRequest) -> None:
+        self._arrival_count += 1
+        if isinstance(message, ArriveRequest):
+            self._epochs.setdefault(message.subscription, epoch)
+            return
+        self._epochs.setdefault((message.user, message.connection), epoch)
+        for moved in message.subscriptions:
+            self._epochs.setdefault(moved.subscription, epoch)
+
+    def epoch_of(self, arrival: Arrival) -> int | None:
+        """Return the epoch for which a subscription or a user has arrived, or None."""
+        return self._epochs.get(arrival)
+
+    def take(self, epoch: int) -> list[tuple[str | None, ControlMessage | ClientRequest]]:
+        """Return the messages of an epoch; forget all."""
+        taken = [(source, message) for opened, source, message in self._kept if opened == epoch]
+        self.clear()
+        return taken
+
+    def clear(self) -> None:
+        """Forget all messages."""
+        self._kept.clear()
+        self._epochs.clear()
+        self._ends.clear()
+        self._arrival_count = 0
+
+    def forget(self, epoch_max: int) -> None:
+        """Forget the messages of epochs up to this one."""
+        kept = [each for each in self._kept if each[0] > epoch_max]
+        self.clear()
+        for each in kept:
+            self.keep(*each)
 
 
 class NeighbourIncarnations:

@@ -28,8 +28,14 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.broker_reports import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE
 from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnderWay, EpochTables
 from regraft.producers.brokers.content_moves import ContentInterests, MovingSubscribers
-from regraft.producers.brokers.epoch_change import EpochChange, pop_late, reason_to_stay
-from regraft.producers.brokers.switch_epochs import answer_prepare, deliver_or_hold, switch
+from regraft.producers.brokers.epoch_change import (
+    EpochChange,
+    answer_prepare,
+    deliver_or_hold,
+    pop_late,
+    reason_to_stay,
+    switch,
+)
 from regraft.schemas.command import Command
 
 

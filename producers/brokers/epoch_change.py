@@ -1,5 +1,8 @@
 """What a kind of overlay gives a broker's core: how its tables change from one epoch to the next, and how it routes.
 
+Also the steps from epoch to epoch that any message may make possible: prepared, switched, drained, released. Core and
+kind call these; none of them knows who did.
+
 The core (:mod:`producers.brokers.two_epochs`) calls these two; they work on the same state
 (:mod:`producers.brokers.broker_state`) and do not know the core. On a tree they are
 :mod:`producers.brokers.tree_change` and :mod:`producers.brokers.tree_routing`, on a ring
@@ -9,24 +12,28 @@ The core (:mod:`producers.brokers.two_epochs`) calls these two; they work on the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.overlay.plan_digest import overlay_digest
+from regraft.producers.brokers.answer_commands import answer_late
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ClientDropped,
     ClientRequest,
     ControlMessage,
+    Deliver,
+    Dropped,
     Effect,
     Message,
     Notification,
     SubscribeRequest,
 )
-from regraft.producers.brokers.broker_state import PlanUnderWay, Tables
-from regraft.producers.brokers.switch_epochs import Draining
-from regraft.schemas.command import Command
+from regraft.producers.brokers.broker_reports import HOLD_OVERFLOW
+from regraft.producers.brokers.broker_state import HELD_MAX, BrokerState, Plan, PlanUnderWay, Tables
+from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.texts import name_some
 
 Overlay = TypeVar("Overlay", bound=OverlayConfiguration)
@@ -88,7 +95,7 @@ def rejected(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
 PlanIn = TypeVar("PlanIn", bound=PlanUnderWay, contravariant=True)
 
 
-class EpochChange(Draining[PlanIn], Protocol[Tables, PlanIn]):
+class EpochChange(Protocol[Tables, PlanIn]):
     """How tables change from epoch to epoch: preparing, switching and draining on a kind of overlay."""
 
     def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
@@ -105,6 +112,18 @@ class EpochChange(Draining[PlanIn], Protocol[Tables, PlanIn]):
 
     def begin_switch(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
         """Switch to the new epoch, at once or as soon as nothing prevents it."""
+
+    def must_hold(self, delivery: Deliver) -> bool:
+        """Return True if an earlier notification may still be on its way here in an older epoch."""
+
+    def take_over_clients(self, under_way: PlanIn) -> list[Effect]:
+        """Return the messages to clients that are due after this broker has switched."""
+
+    def continue_drain(self, under_way: PlanIn) -> list[Effect]:
+        """Return the markers of draining that have become due."""
+
+    def is_drained(self, under_way: PlanIn) -> bool:
+        """Return True if this broker no longer needs the old epoch's tables."""
 
     def drop_unresponsive(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
         """End the stay of clients that others wait for and that did not answer in time."""
@@ -160,3 +179,61 @@ class Routing(Protocol[Tables, PlanIn]):
 
     def check_progress(self, now_ms: float) -> list[Effect]:
         """Return the effects that the last message or command may have made possible."""
+
+
+def answer_prepare(state: BrokerState[Tables, Plan], is_ready: Callable[[Plan], bool], now_ms: float) -> list[Effect]:
+    """Answer the prepare, once, when everything that the new tables need has arrived."""
+    under_way = state.under_way
+    if under_way is None or under_way.is_prepared or not is_ready(under_way):
+        return []
+    under_way.is_prepared = True
+    return [answer_late(state, under_way, CommandPhase.PREPARE, Outcome.PREPARED, now_ms)]
+
+
+def switch(
+    state: BrokerState[Tables, Plan], change: EpochChange[Tables, Plan], under_way: Plan, now_ms: float
+) -> list[Effect]:
+    """Stamp the new epoch from now on, and take over the clients that have moved here."""
+    under_way.is_active = True
+    state.epoch = under_way.epoch_to
+    activated = answer_late(state, under_way, CommandPhase.ACTIVATE, Outcome.ACTIVATED, now_ms)
+    taken = change.take_over_clients(under_way)
+    return [activated, *taken, *release_held(state, change.must_hold), *drain(state, change, now_ms)]
+
+
+def drain(state: BrokerState[Tables, Plan], change: EpochChange[Tables, Plan], now_ms: float) -> list[Effect]:
+    """Send the markers that are due, and report once nothing of the old epoch can arrive any more."""
+    under_way = state.under_way
+    if under_way is None or not under_way.is_active:
+        return []
+    effects = change.continue_drain(under_way)
+    if change.is_drained(under_way) and not under_way.is_drained_reported:
+        under_way.is_drained_reported = True
+        effects.append(answer_late(state, under_way, CommandPhase.ACTIVATE, Outcome.DRAINED, now_ms))
+    return effects
+
+
+def deliver_or_hold(
+    state: BrokerState[Tables, Plan], must_hold: Callable[[Deliver], bool], delivery: Deliver, effects: list[Effect]
+) -> None:
+    """Deliver at once, unless earlier notifications may still come in an older epoch."""
+    if not must_hold(delivery):
+        effects.append(delivery)
+    elif len(state.held) >= HELD_MAX:
+        effects.append(Dropped(delivery.notification, HOLD_OVERFLOW))
+    else:
+        state.held.append(delivery)
+        state.held_count_max = max(state.held_count_max, len(state.held))
+
+
+def release_held(state: BrokerState[Tables, Plan], must_hold: Callable[[Deliver], bool]) -> list[Effect]:
+    """Return the deliveries that need not be held any longer."""
+    released: list[Effect] = []
+    kept: deque[Deliver] = deque()
+    for delivery in state.held:
+        if must_hold(delivery):
+            kept.append(delivery)
+        else:
+            released.append(delivery)
+    state.held = kept
+    return released

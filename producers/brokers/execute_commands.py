@@ -20,10 +20,8 @@ from regraft.producers.brokers.broker_messages import (
     Notification,
 )
 from regraft.producers.brokers.broker_reports import OUTSIDE, ProtocolError
-from regraft.producers.brokers.broker_state import BrokerState, Plan, Tables
-from regraft.producers.brokers.early_messages import EARLY_MESSAGES_MAX
-from regraft.producers.brokers.epoch_change import EpochChange, Routing, digest_mismatch
-from regraft.producers.brokers.switch_epochs import answer_prepare, release_held
+from regraft.producers.brokers.broker_state import EARLY_MESSAGES_MAX, BrokerState, Plan, Tables
+from regraft.producers.brokers.epoch_change import EpochChange, Routing, answer_prepare, digest_mismatch, release_held
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 
 

@@ -29,7 +29,15 @@ from __future__ import annotations
 
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Message, Notification, Send
-from regraft.producers.brokers.epoch_change import agreed_target, reason_to_stay, requested_change
+from regraft.producers.brokers.epoch_change import (
+    agreed_target,
+    answer_prepare,
+    drain,
+    reason_to_stay,
+    release_held,
+    requested_change,
+    switch,
+)
 from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import EndBehind, EndPublisher, EndTopic, UserStays
@@ -37,7 +45,6 @@ from regraft.producers.brokers.ring_moves import MovingUsers
 from regraft.producers.brokers.ring_publishers import TopicPublishers
 from regraft.producers.brokers.ring_tables import RingTables, TopicEntry, TopicSubscription
 from regraft.producers.brokers.ring_trees import TopicTrees
-from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held, switch
 from regraft.schemas.command import Command, CommandPhase
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Notification, Send
+from regraft.producers.brokers.epoch_change import deliver_or_hold
 from regraft.producers.brokers.ring_broker_state import RingState
 from regraft.producers.brokers.ring_tables import TOPIC, RingTables
-from regraft.producers.brokers.switch_epochs import deliver_or_hold
 
 
 class TopicDescent:

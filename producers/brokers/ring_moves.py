@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from regraft.producers.brokers.broker_messages import CancelRequest, ClientDropped, Effect, SubscribeRequest
-from regraft.producers.brokers.epoch_change import pop_late
+from regraft.producers.brokers.epoch_change import pop_late, release_held
 from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
 from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import (
@@ -27,7 +27,6 @@ from regraft.producers.brokers.ring_messages import (
 )
 from regraft.producers.brokers.ring_tables import RingTables, TopicSubscription
 from regraft.producers.brokers.ring_trees import TopicTrees
-from regraft.producers.brokers.switch_epochs import release_held
 from regraft.schemas.command import Command
 
 

@@ -26,6 +26,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
 )
 from regraft.producers.brokers.broker_reports import ProtocolError
+from regraft.producers.brokers.epoch_change import release_held
 from regraft.producers.brokers.match_content import Filter, Operator
 from regraft.producers.brokers.ring_broker_state import RingState
 from regraft.producers.brokers.ring_endings import TopicEndings
@@ -41,7 +42,6 @@ from regraft.producers.brokers.ring_messages import (
     ProbeBack,
 )
 from regraft.producers.brokers.ring_tables import TOPIC, RingTables, TopicEntry, TopicSubscription
-from regraft.producers.brokers.switch_epochs import release_held
 
 ENDED_KEPT_MAX = 10_000  # Bound if no flush comes back because a publisher's home or the rendezvous has died.
 

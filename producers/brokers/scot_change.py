@@ -29,10 +29,9 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import agreed_target, requested_change
+from regraft.producers.brokers.epoch_change import agreed_target, answer_prepare, drain, release_held, requested_change
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
-from regraft.producers.brokers.switch_epochs import answer_prepare, drain, release_held
 from regraft.schemas.command import Command
 
 

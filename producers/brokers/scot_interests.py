@@ -30,6 +30,7 @@ from regraft.producers.brokers.broker_messages import (
     VectorBit,
 )
 from regraft.producers.brokers.content_moves import ContentInterests, are_ready, subscribers_here
+from regraft.producers.brokers.epoch_change import answer_prepare
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.scot_tables import (
     LOCAL,
@@ -41,7 +42,6 @@ from regraft.producers.brokers.scot_tables import (
     ScotTables,
     Stay,
 )
-from regraft.producers.brokers.switch_epochs import answer_prepare
 
 LINGER_MS = 30_000.0  # Ended subscriptions are served this long: longer than any path over congested links takes.
 

@@ -43,11 +43,10 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_reports import NOT_ADVERTISED, ProtocolError
 from regraft.producers.brokers.broker_state import BrokerState
-from regraft.producers.brokers.epoch_change import rejected
+from regraft.producers.brokers.epoch_change import answer_prepare, rejected
 from regraft.producers.brokers.scot_change import ScotChange
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotState, ScotTables
-from regraft.producers.brokers.switch_epochs import answer_prepare
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 

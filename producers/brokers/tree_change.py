@@ -31,8 +31,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_state import PublisherRequest
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import agreed_target, rejected, requested_change
-from regraft.producers.brokers.switch_epochs import drain, release_held
+from regraft.producers.brokers.epoch_change import agreed_target, drain, rejected, release_held, requested_change
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
 from regraft.schemas.command import Command

@@ -26,7 +26,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_reports import ProtocolError
 from regraft.producers.brokers.content_moves import LocalSubscription, are_ready, subscribers_here
-from regraft.producers.brokers.switch_epochs import answer_prepare
+from regraft.producers.brokers.epoch_change import answer_prepare
 from regraft.producers.brokers.tree_publishers import TreePublishers
 from regraft.producers.brokers.tree_tables import (
     LOCAL,

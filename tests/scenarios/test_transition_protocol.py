@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from regraft.producers.brokers.broker_messages import Effect, Notification
-from regraft.producers.brokers.switch_epochs import switch
+from regraft.producers.brokers.epoch_change import switch
 from regraft.producers.brokers.tree_change import TreeChange
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import RoutingTables

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
-from regraft.producers.brokers import early_messages
+from regraft.producers.brokers import broker_state
 from regraft.producers.brokers.broker_messages import Advertise, Answer, ArriveRequest, CancelRequest
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.emulator.starting_point import core_of
@@ -28,8 +28,8 @@ def outcome_of_next(core: Any) -> Outcome:
 @pytest.mark.parametrize("epoch", [4, 9])
 def test_forged_arrivals_leave_room_for_neighbours(epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are dropped beyond their own bound; each that is kept may end, once."""
-    monkeypatch.setattr(early_messages, "EARLY_MESSAGES_MAX", 20)
-    monkeypatch.setattr(early_messages, "ARRIVALS_MAX", 10)
+    monkeypatch.setattr(broker_state, "EARLY_MESSAGES_MAX", 20)
+    monkeypatch.setattr(broker_state, "ARRIVALS_MAX", 10)
     core: Any = core_of("b", TREE, 0)
     for number in range(50):
         core.handle(None, ArriveRequest(epoch, f"s{number}", "forged", FILTER), 1)
@@ -44,7 +44,7 @@ def test_forged_arrivals_leave_room_for_neighbours(epoch: int, monkeypatch: pyte
 
 def test_a_flood_of_neighbours_is_known_before_the_next_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was dropped may have belonged to it, so it is refused; the one after that is not."""
-    monkeypatch.setattr(early_messages, "EARLY_MESSAGES_MAX", 20)
+    monkeypatch.setattr(broker_state, "EARLY_MESSAGES_MAX", 20)
     core: Any = core_of("b", TREE, 0)
     for number in range(21):
         core.handle("a", Advertise(4, f"p{number}", 0, "a", FILTER), 1)
