@@ -121,6 +121,9 @@ class Traffic:
 
 async def tour(fleet: NodeFleet, traffic: Traffic, move: Any, publish: Any) -> None:
     """Move a client from broker to broker while others publish and links are exchanged; it publishes in between."""
+    while max(node.clients.interest_count for node in fleet.nodes.values()) < 2:  # It wants more than those that stay.
+        await asyncio.sleep(0.01)
+    await fleet.all_confirmed()
     publishing = asyncio.create_task(traffic.publish_all())
     for target, links in TOUR:
         for _ in range(20):
@@ -168,7 +171,6 @@ async def _move_nats(moving: PythonMover | GoMover, directory: Path) -> tuple[Co
         addresses = {broker: server.url for broker, server in site.servers.items()}
         await moving.start(addresses, partial(traffic.take, "moving"))
         await site.flush()
-        await site.fleet.all_confirmed()
         await tour(site.fleet, traffic, moving.move, moving.publish)
         traffic.numbers["answers"] = traffic.numbers["b01"]
         wrong = await traffic.settled()
@@ -226,7 +228,6 @@ async def _move_mqtt(recipe: Recipe, directory: Path) -> None:
             await client.subscribe("data/+")
             traffic.publishers[broker] = partial(_publish_mqtt, client.paho)
         moving = MqttMover(recipe, site, traffic)
-        await site.fleet.all_confirmed()
         await tour(site.fleet, traffic, moving.move, moving.publish)
         await asyncio.to_thread(moving.take_all)
         wrong = await traffic.settled()
@@ -311,7 +312,6 @@ async def _move_rabbit(recipe: Recipe) -> None:
             await client.bind("data.*")
             traffic.publishers[broker] = client.publish
         moving = RabbitMover(recipe, server.port, exchanges, traffic)
-        await fleet.all_confirmed()
         await tour(fleet, traffic, moving.move, moving.publish)
         await asyncio.to_thread(moving.take_all)
         wrong = await traffic.settled()
