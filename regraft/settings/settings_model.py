@@ -1,8 +1,8 @@
 """Generate checked settings models from the stages' frozen dataclasses, so that each default is defined once.
 
 In: a dataclass. Out: a pydantic model of its described fields, those with a text as in ``Annotated[int, "text"]``; all
-others are constants or filled by the composition. Errors are collected instead of raised one at a time. The list of
-sections does not belong here.
+others are constants or filled by the composition. Errors are collected instead of raised one at a time. Also, which
+values and files of settings are secret. The list of sections does not belong here.
 """
 
 from __future__ import annotations

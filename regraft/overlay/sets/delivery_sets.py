@@ -26,7 +26,10 @@ Class = TypeVar("Class", bound=type)
 
 
 def sparse_fields(*names: str) -> Callable[[Class], Class]:
-    """Let these fields of a dataclass, arrays of words, be kept packed if that is smaller."""
+    """Let these fields of a dataclass, arrays of words, be kept packed if that is smaller; each read unpacks them.
+
+    A horizon of windows of thousands of brokers would otherwise take gigabytes, although few words have a bit.
+    """
 
     def with_sparse_fields(owner: Class) -> Class:
         for name in names:
