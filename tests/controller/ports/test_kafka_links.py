@@ -229,7 +229,8 @@ def check_scrape(settings: ControllerSettings) -> None:
     """Check the running stage: ready, its plan, reads and outbound queue measured, failures of the view counted."""
     found = scraped(settings.metrics_host, settings.metrics_port)
     assert found['regraft_controller_phase_ms_count{phase="draining"}'] == 1
-    assert found['regraft_controller_results_total{outcome="retired"}'] == 5
+    # A command that takes longer than resend_ms is sent and answered again; test_measure_ports counts them exactly.
+    assert found['regraft_controller_results_total{outcome="retired"}'] >= 5
     assert found['regraft_controller_records_read_total{source="state"}'] > 10
     assert found['regraft_controller_queue_length{queue="outbound"}'] >= 0
     assert found['regraft_controller_records_lost{topic="events"}'] == 0
