@@ -36,7 +36,7 @@ from regraft.controller.report.render_view import render_view
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.infra.orders.order_keys import TrustedKeys
 from regraft.infra.process.serve_metrics import serve_metrics
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.announcement import EXPIRY_MS
 from regraft.schemas.order_book import OrderBook

@@ -20,7 +20,7 @@ from simpy.rt import RealtimeEnvironment
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from regraft.infra.process.serve_metrics import RunningHealth, serve_metrics
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory.inventory import Inventory, InventoryError
 from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.emulated_kinds import EMULATED_KINDS, workload_of
 from regraft.producers.emulator.delivery_cells import CellRule

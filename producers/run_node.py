@@ -20,7 +20,7 @@ import structlog
 
 from regraft.infra.process.end_tasks import end_tasks
 from regraft.infra.process.serve_metrics import serve_metrics
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.link_congestion import WINDOW_MS
 from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.brokers.broker_protocol import BrokerProtocol

@@ -20,7 +20,7 @@ import structlog
 
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.stack_error import StackError
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.link_congestion import WINDOW_MS
 from regraft.overlay.read_inventory import load_inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration

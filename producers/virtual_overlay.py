@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule

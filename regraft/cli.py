@@ -324,7 +324,8 @@ def main() -> None:
         print_text(str(error), err=True)
         sys.exit(EXIT_CALL if isinstance(error, CallError) else EXIT_FAILED)
     except ValueError as error:
-        from regraft.overlay.inventory import InventoryError  # Imports numpy, which most commands do not need.
+        # Imports numpy, which most commands do not need.
+        from regraft.overlay.inventory.inventory import InventoryError
 
         if not isinstance(error, InventoryError):
             raise

@@ -48,8 +48,8 @@ class BrokerFacts(Struct, frozen=True):
     """What an inventory says about one broker.
 
     ``link_costs`` prices links to peers; the cost to others follows from ``position``, or is that of unknown links
-    (:mod:`overlay.members`). ``load_max_per_s`` caps the notifications per second that may pass it, 0 for no cap.
-    ``agent`` represents it in Kafka, empty if it has none. ``address`` and ``capabilities`` are for people.
+    (:mod:`overlay.inventory.members`). ``load_max_per_s`` caps the notifications per second that may pass it, 0 for no
+    cap. ``agent`` represents it in Kafka, empty if it has none. ``address`` and ``capabilities`` are for people.
     """
 
     processing_cost: Measure = 0.0

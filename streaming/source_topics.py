@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.topics import NO_AGENT, TELEMETRY

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from regraft.infra.kafka.compare_topics import TIMESTAMP_TYPE
 from regraft.infra.kafka.create_topics import alter_hint, timestamp_type
 from regraft.infra.kafka.kafka_access import KafkaSecurity
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.schemas.remote_registry import RegistryError, use_registry
 from regraft.schemas.topics import LOG_APPEND_TIME
 from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import regraft
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from regraft.schemas.client import Client

@@ -16,8 +16,8 @@ from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.settings.controller_settings import TERM_FIRST
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.members import FleetView
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import Horizon, ShownBill
 from regraft.schemas.plan import Plan

@@ -6,7 +6,7 @@ Whether a broker is dead is detected elsewhere.
 from __future__ import annotations
 
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan
 

@@ -15,7 +15,7 @@ from regraft.controller.control_ports import EventSink, RecordSource
 from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.infra.process.handle_each import handle_each
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.schemas.announcement import EXPIRY_MS, Announcement, how_to_admit, may_announce, why_not_admitted
 from regraft.schemas.event import ENDED, SENDER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState

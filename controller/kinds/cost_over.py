@@ -9,7 +9,7 @@ import numpy as np
 
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 
 GROUPS_MIN = 4  # Fewer groups say hardly anything about the error.

@@ -9,7 +9,7 @@ from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

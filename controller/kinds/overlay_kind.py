@@ -17,7 +17,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlay_state import OverlayState, Span
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.schemas.arrays import Floats

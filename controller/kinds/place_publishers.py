@@ -17,7 +17,7 @@ from regraft.controller.kinds.overlay_kind import (
 )
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.plan import Proposal
 
 

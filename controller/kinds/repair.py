@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.schemas.plan import MEMBERSHIP, REPAIR, ClientMove, HomeMove, Plan, PlanPhase, Proposal
 from regraft.schemas.texts import name_some

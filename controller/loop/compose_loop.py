@@ -36,7 +36,7 @@ from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.settings.controller_settings import TERM_FIRST, ControllerSettings
 from regraft.controller.state.planner_interface import Planner
 from regraft.controller.windows.read_windows import WindowReader
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 
 
 def compose_loop(

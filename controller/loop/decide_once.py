@@ -21,7 +21,7 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Plan
 from regraft.schemas.texts import name_some

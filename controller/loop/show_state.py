@@ -19,7 +19,7 @@ from regraft.controller.report.render_view import render_view
 from regraft.controller.report.set_metrics import set_costs, set_metrics
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.windows.read_windows import WindowReader
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 
 BOUND_EVERY_MS = 60_000
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from regraft.infra.orders.order_keys import TrustedKeys
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 
 INVENTORY, KEYS, YES = "inventory", "trusted-keys", b"yes"
 

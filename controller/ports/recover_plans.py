@@ -21,7 +21,7 @@ from regraft.controller.state.overlays_in_window import BROKERS_NAMED_MAX
 from regraft.controller.state.plan_log import PlanLog
 from regraft.infra.kafka.read_messages import find_names
 from regraft.infra.process.stack_error import StackError
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
 from regraft.overlay.read_inventory import load_inventory
 from regraft.schemas.bounds import NAME_LENGTH_MAX

@@ -15,7 +15,7 @@ import numpy as np
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cut_off import CutOff, DeliveryPairs
 from regraft.overlay.derived_values import derived_value, hand_on
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.time_slices import groups_max, time_slices

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from regraft.controller.state.find_homes import homes_after, homes_before
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE

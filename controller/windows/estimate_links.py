@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regraft.overlay.estimated_costs import EstimatedCosts
+from regraft.overlay.inventory.estimated_costs import EstimatedCosts
 from regraft.overlay.overlay_configuration import Link
 
 DIMENSIONS = 3

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from regraft.controller.settings.controller_settings import LinkSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.estimate_links import NetworkCoordinates
-from regraft.overlay.estimated_costs import EstimatedCosts
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.estimated_costs import EstimatedCosts
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 
 VALUES_KEPT = 3  # A single outlier is outvoted, and a change shows with its second value.

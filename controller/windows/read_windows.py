@@ -17,7 +17,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.assemble_state import WindowAssembler
 from regraft.infra.process.handle_each import handle_each
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.schemas.live_view import Horizon
 from regraft.schemas.state import WindowClosed
 

@@ -38,7 +38,7 @@ from regraft.infra.live.redis_access import RedisAccess
 from regraft.infra.local.supervise import Supervisor
 from regraft.infra.local.valkey_server import start_valkey_service
 from regraft.infra.process.measured_figures import Figure, run_facts, write_figures
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.schemas.live_view import LiveView
 

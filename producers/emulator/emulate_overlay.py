@@ -17,7 +17,7 @@ from typing import cast
 
 import simpy
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from regraft.overlay.inventory import Inventory, InventoryError
-from regraft.overlay.members import extended
+from regraft.overlay.inventory.inventory import Inventory, InventoryError
+from regraft.overlay.inventory.members import extended
 from regraft.schemas.member import BrokerFacts, PeerCost, Position
 from regraft.schemas.topics import AGENT_PATTERN
 

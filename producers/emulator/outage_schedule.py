@@ -19,7 +19,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 
 SITE = "site:"

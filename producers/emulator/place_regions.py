@@ -15,8 +15,8 @@ from functools import cache
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.prices import Prices
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.prices import Prices
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.emulator.place_overlay import DATA_DIRECTORY, PROCESSING_MS_MAX, PROCESSING_MS_MIN
 from regraft.schemas.arrays import Floats

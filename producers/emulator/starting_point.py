@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
 from regraft.overlay.ring.ring_configuration import RingConfiguration

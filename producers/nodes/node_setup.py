@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regraft.infra.process.connection_security import ConnectionSecurity
 from regraft.infra.process.stack_error import CallError, StackError
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.node_settings import PORT_MAX, NodeSettings
 from regraft.producers.nodes.connectors.ask_api import BrokerApi
 from regraft.producers.nodes.connectors.connector import Connector, ConnectorError

@@ -17,7 +17,7 @@ import networkx as nx
 import structlog
 
 from regraft.infra.process.find_port import LOOPBACK
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, OverlayConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule

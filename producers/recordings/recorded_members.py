@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import msgspec
 
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.members import FleetView
 from regraft.producers.recordings.read_recording import Recording
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.member import Member, MemberState

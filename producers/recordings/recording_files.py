@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regraft.infra.process.stack_error import CallError
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.producers.recordings.recording_format import (
     FORMAT_VERSION,

@@ -1,7 +1,7 @@
 """What all kinds of overlays share: inventories, links, delivery sets."""
 
 from regraft.overlay.derived_values import fill_in
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, Link, OverlayConfiguration, link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import digit_planes, merge_sets

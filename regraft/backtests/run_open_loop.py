@@ -33,8 +33,8 @@ from regraft.controller.windows.read_windows import WindowReader
 from regraft.infra.process.log_stream import configure_logs
 from regraft.infra.process.run_tasks import ReportWork
 from regraft.infra.process.stack_error import StackError
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.members import FleetView
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.recordings.recorded_members import added_members
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of

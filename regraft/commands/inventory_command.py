@@ -140,7 +140,7 @@ def check(
         _print_schema()
         return
     from regraft.inventories.find_oddities import find_oddities
-    from regraft.overlay.inventory import InventoryError
+    from regraft.overlay.inventory.inventory import InventoryError
 
     path = file or settings_of(assignments, settings_file).controller.inventory_path
     if not path.exists():
@@ -169,7 +169,7 @@ def check(
 
 
 def _print_schema() -> None:
-    from regraft.overlay.inventory_schema import inventory_schema
+    from regraft.overlay.inventory.inventory_schema import inventory_schema
 
     typer.echo(json.dumps(inventory_schema(), indent=2))
 

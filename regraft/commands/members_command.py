@@ -290,7 +290,7 @@ def _subscribers_of(settings: Settings) -> dict[str, Subscribers] | None:
 
 def _known(settings: Settings) -> dict[str, Member]:
     """Return the newest record of every known broker. Raises StackError if Kafka or the topic is unavailable."""
-    from regraft.overlay.members import FleetView
+    from regraft.overlay.inventory.members import FleetView
     from regraft.run_records.read_topics import read_whole
     from regraft.schemas.remote_registry import use_registry
     from regraft.schemas.topics import MEMBERS

@@ -108,7 +108,7 @@ def _until_ms(reason: str, minutes: float | None) -> int:
 
 def _check_broker(broker: str, path: Path) -> None:
     """Refuse a name that is not in the inventory, if this machine has one."""
-    from regraft.overlay.inventory import InventoryError
+    from regraft.overlay.inventory.inventory import InventoryError
 
     if not path.exists():
         return  # The controller knows all names, and answers with an event.

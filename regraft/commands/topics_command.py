@@ -104,7 +104,7 @@ def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
     """Return the agents of the inventory, if there is one, and those given by option."""
     if wrong := [agent for agent in new if not AGENT_PATTERN.fullmatch(agent)]:
         raise typer.BadParameter(f"--agent is {wrong[0]!r}: 1 to 64 letters, digits, _ or -")
-    from regraft.overlay.inventory import InventoryError
+    from regraft.overlay.inventory.inventory import InventoryError
     from regraft.settings.place_demo import agents_of
 
     try:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 
 MAP_WIDTH, MAP_HEIGHT = 1000.0, 560.0  # About the aspect ratio of the page's map.
 SQUEEZE = 0.5  # Distance is cost to this power.

@@ -30,7 +30,7 @@ from regraft.infra.local.supervise import Supervisor
 from regraft.infra.process.hold_lock import LockHeldError, hold_lock
 from regraft.infra.process.show_progress import show_progress
 from regraft.infra.process.write_private import write_private
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.recordings.write_recording import check_out
 from regraft.recordings.record_run import RecordOptions, record_run
 from regraft.run_records.collect_run import (

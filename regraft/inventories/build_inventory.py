@@ -18,8 +18,8 @@ from regraft.inventories.found_brokers import FoundBrokers, counted
 from regraft.inventories.measure_sphere import delay_ms_between
 from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.prices import Prices
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.prices import Prices
 from regraft.overlay.tree.build_tree import cheap_tree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.real_fleet.place_fleet import NODE_MS

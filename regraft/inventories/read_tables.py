@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regraft.inventories.source_error import SourceError
-from regraft.overlay.inventory_schema import unknown_fields
+from regraft.overlay.inventory.inventory_schema import unknown_fields
 
 
 def read_text(file: Path) -> str:

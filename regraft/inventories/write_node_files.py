@@ -15,7 +15,7 @@ from typing import Any
 
 from regraft.inventories.read_tables import Row, read_table
 from regraft.inventories.source_error import SourceError
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.nodes.connectors.find_connectors import known_names
 from regraft.producers.nodes.node_kinds import kind_error
 from regraft.producers.nodes.node_setup import address_of

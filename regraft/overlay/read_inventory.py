@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from regraft.overlay.inventory import REASON_LENGTH_MAX, Inventory, InventoryError
-from regraft.overlay.inventory_checks import InventoryValues, value_errors
-from regraft.overlay.inventory_fields import FieldReader
+from regraft.overlay.inventory.inventory import REASON_LENGTH_MAX, Inventory, InventoryError
+from regraft.overlay.inventory.inventory_checks import InventoryValues, value_errors
+from regraft.overlay.inventory.inventory_fields import FieldReader
 from regraft.overlay.known_kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.parse_text import parse_json

@@ -22,7 +22,7 @@ from regraft.infra.process.end_on_sigterm import stop_on_signals
 from regraft.infra.process.find_port import LOOPBACK
 from regraft.infra.process.serve_metrics import serve_metrics
 from regraft.infra.process.stack_error import StackError
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.recordings.record_topics import RECORD_TYPES, RecorderMetrics, RecordingProgress, TopicRecorder
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter

@@ -16,7 +16,7 @@ import msgspec
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.replays.simulate_brokers import SimulatedBrokers
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.report_page.html_elements import INK, LINE, LOAD, PAPER, SOFT, follow_theme
 from regraft.run_records.run_record import RunRecord

@@ -20,8 +20,8 @@ from regraft.controller.windows.measure_links import LinkMeter
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_messages import count_records
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.members import FleetView
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.read_topics import read_whole
 from regraft.run_records.replay_register import read_client_changes, with_register

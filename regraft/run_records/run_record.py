@@ -14,7 +14,7 @@ import msgspec
 
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.run_records.outage_timeline import OutageTimeline

@@ -12,7 +12,7 @@ import structlog
 
 from regraft.infra.local.mosquitto_server import find_mosquitto
 from regraft.infra.local.rabbit_server import find_rabbit
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.read_inventory import load_inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration

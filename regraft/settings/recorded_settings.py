@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from regraft.controller.planners.planner_registry import kind_errors
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.recordings.read_recording import RecordingInfo
 from regraft.producers.workloads.field_texts import EMULATOR_TEXTS, WORKLOAD_TEXTS
 from regraft.settings.fixed_settings import with_recorded

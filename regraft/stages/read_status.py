@@ -15,7 +15,7 @@ from regraft.infra.kafka.create_topics import TopicMismatchError, check_topics
 from regraft.infra.live.ask_server import open_client, why_refused
 from regraft.infra.live.redis_access import RedisAccess
 from regraft.infra.process.stack_error import StackError
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.schemas.live_view import VIEW_KEYS, LiveView, LiveViewError, decode_keys
 from regraft.schemas.texts import name_some
 from regraft.settings.place_demo import agents_of

@@ -19,7 +19,7 @@ from regraft.infra.process.exit_codes import EXIT_CALL, EXIT_FAILED, EXIT_INTERR
 from regraft.infra.process.find_extras import require_extras
 from regraft.infra.process.secret_files import warn_of_open
 from regraft.infra.process.stack_error import CallError, StackError
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.overlay.overlay_configuration import LinkError
 from regraft.overlay.ring.chord_ring import RingError
 from regraft.schemas.remote_registry import RegistryError, use_registry

@@ -17,7 +17,7 @@ from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.loop.control_loop import ControlLoop
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.due_heartbeats import HeartbeatRule
 from regraft.producers.emulator.emulate_overlay import inventory_timing
 from regraft.producers.emulator.outage_schedule import outage_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.recordings.record_topics import RECORD_TYPES
 from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
 from regraft.schemas.codec import encode

@@ -23,7 +23,7 @@ from regraft.controller.ports.plan_store import KafkaPlanStore
 from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.read_messages import read_to_end
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator_settings import EmulatorSettings

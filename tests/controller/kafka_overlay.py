@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from regraft.controller.ports.topic_readers import TopicReader
 from regraft.infra.kafka.kafka_access import KafkaAccess
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.codec import encode
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.dead_letter import DeadLetter

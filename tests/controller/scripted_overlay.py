@@ -11,7 +11,7 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.controller_settings import ControllerSettings, TransitionLimits
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.event import EventKind

@@ -11,7 +11,7 @@ from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_cli
 from regraft.controller.kinds.ring.ring_state import RingState, ring_traffic_of
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.chord_ring import ring_key
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests

@@ -4,7 +4,7 @@ import math
 
 from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from tests.overlay.small_overlays import NO_CAP
 
 

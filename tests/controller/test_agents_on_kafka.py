@@ -20,7 +20,7 @@ from regraft.infra.kafka.kafka_access import KafkaAccess
 from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from regraft.infra.local.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.kafka_ports import KafkaPorts
 from regraft.producers.emulator.read_commands import CommandReader, KafkaUnreachableError
 from regraft.schemas.announcement import Announcement

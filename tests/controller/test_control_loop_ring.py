@@ -15,7 +15,7 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import PlanPhase, Proposal, Verdict

@@ -14,7 +14,7 @@ from regraft.controller.planners.shared_settings import HorizonSettings
 from regraft.controller.run_controller import ControllerSettingsError, run_controller
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from tests.controller.scripted_ring import ring_inventory
 from tests.overlay.small_overlays import inventory_of, line_of
 

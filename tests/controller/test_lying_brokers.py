@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from regraft.controller.execute.weigh_claims import MUTED_MS, UNFOUNDED_MAX
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.bounds import PLAN_MESSAGES_MAX
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.event import EventKind

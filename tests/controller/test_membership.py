@@ -5,7 +5,7 @@ from itertools import pairwise
 from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.settings.member_settings import MemberSettings
 from regraft.controller.state.member_transitions import NEVER_MS
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.command import CommandPhase
 from regraft.schemas.event import EventKind
 from regraft.schemas.member import BrokerFacts, MemberState, PeerCost

@@ -8,8 +8,8 @@ import pytest
 from regraft.controller.execute.execute_plan import PlanLogBehindError, check_plan_log
 from regraft.controller.ports.recover_plans import RecoveryRefusedError, recovered_plan
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView, extended
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.members import FleetView, extended
 from regraft.overlay.overlay_configuration import OverlayConfiguration, link
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

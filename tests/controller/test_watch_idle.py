@@ -8,7 +8,7 @@ from regraft.controller.decide.loop_state import LoopState
 from regraft.controller.loop.watch_idle import IDLE_S_MIN, WatchIdle
 from regraft.controller.ports.memory_ports import MemoryEvents
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.event import EventKind
 from tests.controller.decide.test_decide_moves import INVENTORY, window_of
 from tests.controller.scripted_overlay import settings_of

@@ -23,7 +23,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from regraft.controller.planners.shared_settings import ReassignmentSettings
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from regraft.dashboard.place_brokers import MAP_HEIGHT, MAP_WIDTH, place_brokers
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay
 

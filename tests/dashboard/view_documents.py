@@ -14,7 +14,7 @@ import msgspec
 import redis
 
 from regraft.controller.ports.write_live_view import ValkeyView
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.live_view import LiveView

@@ -17,7 +17,7 @@ from typing import Any
 
 from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.read_rules import DEFAULT_RULES, RulesError, parse_rules
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.settings.run_settings import SettingsError, load_settings, sections
 from regraft.settings.settings_example import example_text

@@ -16,7 +16,7 @@ from regraft.inventories.read_brokers import read_brokers, read_round_trips
 from regraft.inventories.read_topology import read_topology
 from regraft.inventories.source_error import SourceError
 from regraft.inventories.write_node_files import node_files, read_nodes
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.overlay.read_inventory import parse_inventory
 
 BROKERS = "broker,latitude,longitude,processing_cost,load_max_per_s,agent,region\n" + "".join(

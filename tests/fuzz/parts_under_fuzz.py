@@ -24,8 +24,8 @@ from regraft.dashboard.read_view import ViewReader
 from regraft.infra.kafka.dead_letters import RecordDecoder
 from regraft.infra.kafka.decode_strictly import UnreadableRecordError, decode_strictly
 from regraft.infra.process.stack_error import StackError
-from regraft.overlay.inventory import InventoryError
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.inventory import InventoryError
+from regraft.overlay.inventory.members import FleetView
 from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.producers.recordings.read_recording import open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from regraft.controller.planners.tree.steps.escape_links import anneal, escape, kicked
 from regraft.controller.planners.tree.steps.search_swaps import Search, descend
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree import compiled_costs

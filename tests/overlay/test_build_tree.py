@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.tree.build_tree import cheap_tree
 from regraft_lab.yardsticks.yardstick_trees import minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named

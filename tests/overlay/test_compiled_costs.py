@@ -14,7 +14,7 @@ from regraft.controller.planners.tree.steps.escape_links import kicked
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.controller.planners.tree.steps.search_swaps import Search, best_swaps, descend
 from regraft.overlay.cut_off import DeliveryPairs
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.span_sets import SpanSets

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import link_crossings, overlay_cost
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

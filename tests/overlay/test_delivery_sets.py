@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.arrays import Words
 from tests.overlay.small_overlays import brokers_named, overlays, sets_of

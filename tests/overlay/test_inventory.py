@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regraft.overlay.inventory import Inventory, InventoryError
-from regraft.overlay.members import extended
+from regraft.overlay.inventory.inventory import Inventory, InventoryError
+from regraft.overlay.inventory.members import extended
 from regraft.overlay.read_inventory import load_inventory, parse_inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.build_tree import bootstrap_tree

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import InventoryError
-from regraft.overlay.inventory_schema import FIELDS, PRICES, inventory_schema
+from regraft.overlay.inventory.inventory import InventoryError
+from regraft.overlay.inventory.inventory_schema import FIELDS, PRICES, inventory_schema
 from regraft.overlay.read_inventory import parse_inventory
 from tests.overlay.small_overlays import inventory_of, line_of
 

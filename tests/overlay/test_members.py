@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regraft.overlay.inventory import Inventory, InventoryError
-from regraft.overlay.members import UNKNOWN_COST_FACTOR, FleetView, extended
+from regraft.overlay.inventory.inventory import Inventory, InventoryError
+from regraft.overlay.inventory.members import UNKNOWN_COST_FACTOR, FleetView, extended
 from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 

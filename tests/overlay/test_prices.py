@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regraft.overlay.inventory import Inventory, InventoryError
-from regraft.overlay.members import FleetView
-from regraft.overlay.prices import Prices, per_month
+from regraft.overlay.inventory.inventory import Inventory, InventoryError
+from regraft.overlay.inventory.members import FleetView
+from regraft.overlay.inventory.prices import Prices, per_month
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.schemas.member import BrokerFacts, Member, MemberState

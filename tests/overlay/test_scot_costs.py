@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regraft.controller.kinds.scot.scot_state import scot_cut_off
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import ScotCosts, scot_breakdown

@@ -20,7 +20,7 @@ from regraft.controller.planners.tree.swap_links_ci import (
     wanted_links,
 )
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.build_tree import random_tree

@@ -9,7 +9,7 @@ from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.planners.scot.exchange_places_scot import SlotSettings, exchange_places_scot
 from regraft.controller.state.planner_interface import PlannerContext
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.slot_costs import SlotCosts
 from regraft.overlay.sets.delivery_sets import DeliverySets

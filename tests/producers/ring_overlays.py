@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.producers.emulator.emulator_ports import (
     MemoryClients,
     MemoryMembership,

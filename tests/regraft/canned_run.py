@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from regraft.controller.kinds.ring.ring_state import ring_breakdown
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.scot.scot_configuration import ScotConfiguration

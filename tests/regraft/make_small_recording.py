@@ -19,7 +19,7 @@ import msgspec
 
 from regraft.controller.loop.compose_loop import compose_loop
 from regraft.controller.ports.memory_ports import MemoryPorts
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.producers.recordings.record_topics import RECORD_TYPES

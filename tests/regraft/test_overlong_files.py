@@ -11,7 +11,7 @@ from regraft.infra.orders.order_keys import read_trusted_keys
 from regraft.infra.process.stack_error import StackError
 from regraft.inventories.read_brokers import read_round_trips
 from regraft.inventories.write_node_files import read_nodes
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.overlay.read_inventory import load_inventory
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.node_setup import read_peers

@@ -20,7 +20,7 @@ from dataclasses import fields
 from typing import Any
 
 from regraft.controller.settings.controller_settings import TransitionLimits
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ClientDropped,

@@ -14,7 +14,7 @@ from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.event import AdaptationEvent

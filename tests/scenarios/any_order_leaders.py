@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.command import Command, CommandResult, Outcome
 from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order_controller import AnyOrderController

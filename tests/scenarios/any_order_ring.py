@@ -11,7 +11,7 @@ import numpy as np
 
 from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
 from regraft.producers.brokers.broker_reports import FROM_THE_DEAD

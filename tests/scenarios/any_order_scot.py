@@ -16,7 +16,7 @@ import msgspec
 from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.build_tree import random_tree

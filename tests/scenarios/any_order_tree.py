@@ -14,7 +14,7 @@ import numpy as np
 
 from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

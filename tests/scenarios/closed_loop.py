@@ -9,7 +9,7 @@ from pathlib import Path
 from regraft.controller.planners.tree.pack_users_drop import PackingSettings
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from regraft.controller.settings.controller_settings import TransitionLimits
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.emulator.emulate_overlay import OverlayTiming

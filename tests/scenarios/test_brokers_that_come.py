@@ -9,7 +9,7 @@ import pytest
 
 from regraft.controller.settings.controller_settings import ControllerSettings
 from regraft.controller.settings.member_settings import MemberSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring

@@ -14,7 +14,7 @@ import pytest
 
 from regraft.controller.settings.controller_settings import ControllerSettings, LinkSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
 from regraft.producers.emulator.place_overlay import place_overlay

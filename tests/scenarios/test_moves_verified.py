@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.overlay_kind import OVERLOAD
-from regraft.overlay.prices import Prices
+from regraft.overlay.inventory.prices import Prices
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.schemas.event import ENDED, EventKind

@@ -16,7 +16,7 @@ from regraft.controller.planners.tree.swap_links_cost import SearchSettings
 from regraft.controller.settings.controller_settings import AssemblyLimits, ControllerSettings
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.producers.emulator.emulate_overlay import inventory_timing

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.link_congestion import QueueWindow
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol

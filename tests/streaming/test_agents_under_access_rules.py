@@ -19,7 +19,7 @@ from regraft.infra.kafka.read_messages import read_messages
 from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.local.kafka_server import RunningKafka, start_kafka
 from regraft.infra.local.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.state import StateRow, WindowClosed

@@ -17,7 +17,7 @@ from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import homes_in
 from regraft.overlay.cost_breakdown import CostBreakdown, mean_breakdown
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.tree.publisher_placement import ROUNDING_SHARE

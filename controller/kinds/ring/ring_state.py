@@ -19,7 +19,7 @@ from regraft.controller.state.overlay_state import OverlayState
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cost_breakdown import CostBreakdown
 from regraft.overlay.cut_off import CutOff
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.ring_costs import (

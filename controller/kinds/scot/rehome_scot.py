@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.repair import RepairTask
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.scot.scot_costs import scot_breakdown
 from regraft.overlay.sets.delivery_sets import DeliverySets

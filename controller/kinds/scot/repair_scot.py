@@ -13,7 +13,7 @@ import networkx as nx
 
 from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
 from regraft.controller.kinds.scot.rehome_scot import ScotLoads, homes_within_caps
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.prices import per_month
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.prices import per_month
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

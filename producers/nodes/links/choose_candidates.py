@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 
 CANDIDATES_MAX = 40  # Connections besides those to neighbours, each probed once a second.
 NEAR_MAX = CANDIDATES_MAX // 2

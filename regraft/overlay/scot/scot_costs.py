@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.cost_breakdown import CostBreakdown, summed_breakdown
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.overlay_cost import overlay_cost

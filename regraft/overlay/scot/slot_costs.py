@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.scot.scot_slots import Regions
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides

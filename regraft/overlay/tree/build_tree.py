@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.inventory.inventory import Inventory, InventoryError
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.arrays import Floats

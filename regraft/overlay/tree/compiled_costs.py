@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.sets.span_sets import SpanSets
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.schemas.arrays import Floats, Places, Words

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.weighted_sets import WeightedSets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.sets.distinct_sets import merge_sets
 from regraft.schemas.arrays import Floats, Words

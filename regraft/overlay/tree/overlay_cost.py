@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.cost_breakdown import CostBreakdown
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.sets.publisher_sets import PublisherSets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.publisher_costs import costs_at_homes

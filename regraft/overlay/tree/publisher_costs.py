@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets
 from regraft.overlay.tree.link_sides import RootedTree, link_sides
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

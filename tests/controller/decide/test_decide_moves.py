@@ -19,7 +19,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.find_homes import configuration_before
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.planner_interface import Planner
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from regraft.controller.decide.gain_noise import gain_across, mean_gain
 from regraft.controller.settings.controller_settings import AssemblyLimits
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import link
 from regraft.overlay.tree.overlay_cost import overlay_cost
 from regraft.overlay.tree.publisher_costs import PublisherCosts

@@ -12,7 +12,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.swap_links_cost import SearchSettings, swap_links_cost
 from regraft.controller.settings.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.choose_all import choose_proposals

@@ -6,7 +6,7 @@ import pytest
 
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.decision_settings import DecisionSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.schemas.event import EventKind
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from regraft.schemas.plan import Plan, PlanPhase, Verdict

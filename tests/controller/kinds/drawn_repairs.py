@@ -9,7 +9,7 @@ import numpy as np
 
 from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.build_tree import random_tree
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

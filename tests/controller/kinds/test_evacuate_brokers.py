@@ -11,7 +11,7 @@ from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
 from regraft.controller.state.planner_interface import emptying_proposal
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, HomeMove, PlanPhase, Verdict

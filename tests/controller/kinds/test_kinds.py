@@ -13,7 +13,7 @@ from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.controller.planners.planner_registry import PLANNERS
 from regraft.controller.settings.controller_settings import ControllerSettings
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.known_kinds import KINDS, read_configuration
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.scot.scot_configuration import ScotConfiguration

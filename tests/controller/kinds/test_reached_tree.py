@@ -13,7 +13,7 @@ from regraft.controller.kinds.overlay_kind import HomeError
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import cycle_links, random_tree
 from regraft.overlay.tree.overlay_cost import overlay_cost

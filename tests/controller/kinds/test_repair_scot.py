@@ -8,7 +8,7 @@ import pytest
 
 from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove

@@ -10,8 +10,8 @@ from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.planners.tree.steps.move_single import single_moves
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.prices import Prices
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.prices import Prices
 from regraft.overlay.registered_clients import RegisteredClients
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.client import Client, Role

@@ -13,8 +13,8 @@ from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.pack_users_drop import PackingSettings, pack_drop
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.prices import Prices
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.prices import Prices
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Verdict
 from tests.controller.scripted_overlay import settings_of

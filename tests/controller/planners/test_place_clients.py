@@ -14,7 +14,7 @@ from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.tree.place_clients_cost import PlaceClientsSettings, place_clients_cost
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.registered_clients import RegisteredClients
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification

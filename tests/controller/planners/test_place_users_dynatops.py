@@ -12,7 +12,7 @@ import pytest
 from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
 from regraft.controller.planners.ring.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.ring.user_interests import UserInterests
 from regraft.overlay.sets.delivery_sets import DeliverySets

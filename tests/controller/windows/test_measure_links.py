@@ -16,8 +16,8 @@ from regraft.controller.windows.measure_links import (
     LinkMeter,
     counted_drift,
 )
-from regraft.overlay.inventory import Inventory
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.inventory import Inventory
+from regraft.overlay.inventory.members import FleetView
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.build_tree import bootstrap_tree
 from regraft.producers.emulator.place_overlay import place_overlay

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from regraft.controller.windows.take_sample import take_sample
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.sets.delivery_sets import DeliverySets, MaskCells
 from regraft.overlay.sets.time_slices import time_slices
 from regraft.overlay.tree.overlay_cost import overlay_cost

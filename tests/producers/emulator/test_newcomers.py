@@ -2,7 +2,7 @@
 
 import pytest
 
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.producers.emulator.newcomers import Newcomer, newcomer_of, with_newcomers
 from regraft.schemas.member import BrokerFacts, PeerCost, Position
 from tests.overlay.small_overlays import inventory_of, line_of

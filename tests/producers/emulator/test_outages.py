@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.judge_losses import BROKER_WAS_DEAD, LOST_WITH_BROKER, IncarnationEnd

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.plan_digest import plan_digest
 from regraft.overlay.ring.ring_configuration import RingConfiguration

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.nodes.links.choose_candidates import CANDIDATES_MAX, NEAR_MAX, CandidateChoice
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regraft.infra.local.kafka_server import RunningKafka
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.node_settings import NodeSettings

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, matches
 from regraft.producers.emulator.place_overlay import place_overlay

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from regraft.cli import app
 from regraft.inventories.source_error import SourceError
-from regraft.overlay.inventory import InventoryError
-from regraft.overlay.inventory_schema import inventory_schema
+from regraft.overlay.inventory.inventory import InventoryError
+from regraft.overlay.inventory.inventory_schema import inventory_schema
 from regraft.overlay.read_inventory import load_inventory
 
 RUNNER = CliRunner()

@@ -16,7 +16,7 @@ from regraft.infra.kafka.create_topics import create_topics
 from regraft.infra.kafka.kafka_clients import open_producer
 from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.process.stack_error import CallError, StackError
-from regraft.overlay.members import FleetView
+from regraft.overlay.inventory.members import FleetView
 from regraft.overlay.read_inventory import load_inventory
 from regraft.run_records import read_topics
 from regraft.run_records.read_topics import read_whole

@@ -23,7 +23,7 @@ from regraft.infra.kafka.kafka_clients import open_producer
 from regraft.infra.local.kafka_server import RunningKafka
 from regraft.infra.orders.order_keys import OrderSettings, create_signing_key
 from regraft.infra.process.stack_error import StackError
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.run_records.read_topics import read_audit, read_whole
 from regraft.schemas.audit import GivenOrder
 from regraft.schemas.codec import encode

@@ -14,7 +14,7 @@ from regraft.cli import app, main
 from regraft.infra.process.log_stream import configure_logs
 from regraft.infra.process.stack_error import StackError
 from regraft.inventories.source_error import SourceError
-from regraft.overlay.inventory import InventoryError
+from regraft.overlay.inventory.inventory import InventoryError
 from regraft.settings.run_settings import SettingsError
 from regraft.settings.settings_example import toml_text
 from tests.regraft.make_small_recording import SMALL

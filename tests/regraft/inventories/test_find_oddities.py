@@ -7,7 +7,7 @@ import pytest
 
 from regraft.inventories import find_oddities as module
 from regraft.inventories.find_oddities import find_oddities
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from tests.overlay.small_overlays import inventory_of, line_of
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from regraft.cli import app
 from regraft.inventories.read_brokers import BROKER_COLUMNS
-from regraft.overlay.inventory_schema import FIELDS, PRICES
+from regraft.overlay.inventory.inventory_schema import FIELDS, PRICES
 from regraft.overlay.read_inventory import parse_inventory
 
 PAGE = (Path(__file__).parents[3] / "docs" / "inventory.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from regraft.inventories.source_error import SourceError
 from regraft.inventories.write_node_files import node_files, read_nodes
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.read_inventory import parse_inventory
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration

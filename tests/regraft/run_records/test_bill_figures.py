@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regraft.commands.status_command import money_lines
-from regraft.overlay.prices import Prices
+from regraft.overlay.inventory.prices import Prices
 from regraft.report_page.report import build_report
 from regraft.run_records.run_record import RunRecord
 from regraft.run_records.summary import failures, summarise

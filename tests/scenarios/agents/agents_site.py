@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from regraft.controller.settings.controller_settings import TransitionLimits
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.producers.agents.agent import Agent
 from regraft.producers.agents.broker_address import BrokerAddress
 from regraft.producers.emulator.emulator_ports import MemoryClients

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.planners.tree.steps.search_swaps import TIE_SHARE, Search
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.overlay_costs import OverlayCosts
 from regraft.overlay.tree.swap_sequences import as_swaps

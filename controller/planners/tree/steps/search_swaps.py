@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.planners.tree.steps.price_frailty import FrailtyPrice
 from regraft.overlay.derived_values import LastResult
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link, link
 from regraft.overlay.tree.tree_configuration import NotATreeError
 from regraft.overlay.tree.tree_costs import LinkSwap, TreeCosts

@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.estimated_costs import EstimatedCosts
-from regraft.overlay.inventory import Inventory
+from regraft.overlay.inventory.estimated_costs import EstimatedCosts
+from regraft.overlay.inventory.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from regraft.overlay.inventory_schema import FIELDS, PRICES, REQUIRED, SCHEMA_FIELD, unknown_fields
-from regraft.overlay.prices import Prices, PricesError
+from regraft.overlay.inventory.inventory_schema import FIELDS, PRICES, REQUIRED, SCHEMA_FIELD, unknown_fields
+from regraft.overlay.inventory.prices import Prices, PricesError
 from regraft.schemas.arrays import Floats
 from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 

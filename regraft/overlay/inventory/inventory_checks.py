@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from regraft.overlay.inventory.prices import Prices
 from regraft.overlay.overlay_configuration import TREE, OverlayConfiguration
-from regraft.overlay.prices import Prices
 from regraft.schemas.arrays import Floats
 from regraft.schemas.topics import AGENT_PATTERN
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.overlay.inventory_checks import InventoryValues, value_errors
+from regraft.overlay.inventory.inventory_checks import InventoryValues, value_errors
+from regraft.overlay.inventory.prices import Prices
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.prices import Prices
 from regraft.schemas.arrays import Places
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
