@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from regraft.controller.execute.execute_plan import PlanRunner
 from regraft.controller.execute.transition import SendCommand
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import plan_digest
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 

@@ -28,8 +28,7 @@ import msgspec
 from regraft.controller.execute.weigh_claims import WITNESSES_MIN, PeerClaims, parties
 from regraft.controller.settings.controller_settings import TERM_FIRST, TransitionLimits
 from regraft.controller.state.describe_changes import changes_text
-from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration, plan_digest
 from regraft.schemas.bounds import SUM_MAX
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity

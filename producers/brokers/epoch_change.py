@@ -16,8 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.overlay.plan_digest import overlay_digest
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration, overlay_digest
 from regraft.producers.brokers.answer_commands import answer_late
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,

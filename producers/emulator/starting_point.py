@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from regraft.overlay.inventory.inventory import Inventory
-from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import OverlayConfiguration, plan_digest
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration

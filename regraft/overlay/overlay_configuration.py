@@ -18,6 +18,7 @@ from regraft.schemas.plan import ClientMove, Plan
 Link = tuple[str, str]
 
 
+BETWEEN = "-"  # In a plan's digest it follows that of the overlay, which a broker can compute.
 TREE = "tree"  # The kind whose links plans exchange; only its brokers have prices.
 
 
@@ -182,3 +183,21 @@ def joined(brokers: Iterable[str], links: Iterable[Link]) -> dict[str, tuple[str
 def fingerprint(*lines: str) -> str:
     """Return a digest of these lines."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def plan_digest(plan: Plan, target: OverlayConfiguration) -> str:
+    """Return the digest of a plan that leads to ``target``, without the plan's term, phase and costs.
+
+    Commands carry it, so that brokers and controllers mean the same plan: those that lead to the same overlay have
+    different digests if they begin at different epochs, move different clients, list different lost brokers, or were
+    begun by different controllers. What an operator approves is another one, ``Plan.approval_digest``.
+    """
+    moves = sorted(f"{move.client} {move.home_from} {move.home_to}" for move in plan.moves)
+    moves += sorted(f"{move.home_from} {move.home_to}" for move in plan.subscribers_moved)
+    text = "\n".join([str(plan.epoch_from), plan.begun_by, " ".join(sorted(plan.brokers_lost)), *moves])
+    return target.digest + BETWEEN + fingerprint(text)
+
+
+def overlay_digest(digest: str) -> str:
+    """Return the part of a plan's digest that is the digest of the overlay it leads to."""
+    return digest.partition(BETWEEN)[0]

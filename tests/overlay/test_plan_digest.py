@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.plan_digest import overlay_digest, plan_digest
+from regraft.overlay.overlay_configuration import OverlayConfiguration, overlay_digest, plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_ring import RING

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import plan_digest
 from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker
 from regraft.schemas.command import Command, CommandPhase

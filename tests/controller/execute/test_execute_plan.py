@@ -13,8 +13,7 @@ from regraft.controller.execute.transition import PersistPlan
 from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.settings.controller_settings import TERM_LEAP_MAX, TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import BrokerChange, plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.plan import Plan, PlanPhase

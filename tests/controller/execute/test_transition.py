@@ -8,8 +8,7 @@ import pytest
 from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
 from regraft.controller.execute.weigh_claims import PeerClaims
 from regraft.controller.settings.controller_settings import TransitionLimits
-from regraft.overlay.overlay_configuration import BrokerChange
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import BrokerChange, plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from regraft.schemas.event import EventKind

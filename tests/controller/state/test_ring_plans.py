@@ -9,7 +9,7 @@ from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.controller.state.describe_changes import changes_text
 from regraft.controller.state.find_homes import configuration_after, homes_before
 from regraft.controller.state.plan_log import PlanLog
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import plan_digest
 from regraft.overlay.ring.chord_ring import RingError
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.schemas.command import CommandPhase

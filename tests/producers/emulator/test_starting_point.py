@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from regraft.overlay.inventory.inventory import Inventory
-from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import OverlayConfiguration, plan_digest
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.place_overlay import place_overlay, place_ring

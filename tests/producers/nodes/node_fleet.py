@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeVar, cast
 from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
 from regraft.controller.settings.controller_settings import TransitionLimits
 from regraft.overlay.link_congestion import WINDOW_MS
-from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration, plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
 from regraft.producers.emulator.starting_point import core_of

@@ -24,8 +24,7 @@ from regraft.infra.kafka.read_messages import read_messages
 from regraft.infra.kafka.record_writer import RecordWriter
 from regraft.infra.local.kafka_server import RunningKafka
 from regraft.overlay.inventory.inventory import Inventory
-from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
-from regraft.overlay.plan_digest import plan_digest
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, plan_digest
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.client import Client

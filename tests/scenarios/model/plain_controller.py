@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration, link
-from regraft.overlay.plan_digest import BETWEEN
+from regraft.overlay.overlay_configuration import BETWEEN, OverlayConfiguration, link
 from regraft.overlay.ring.ring_configuration import RingConfiguration, id_moves_between
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
