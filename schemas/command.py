@@ -46,8 +46,8 @@ class Refusal(StrEnum):
 class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, digest, phase, broker).
 
-    ``digest`` identifies the plan in every phase (:func:`overlay.plan_digest.plan_digest`). It contains that of the
-    target overlay, so that a broker at another epoch refuses instead of guessing.
+    ``digest`` identifies the plan in every phase (:func:`overlay.overlay_configuration.plan_digest`). It contains that
+    of the target overlay, so that a broker at another epoch refuses instead of guessing.
 
     A prepare describes the change: links removed and added, ring IDs reassigned, clients moved, brokers that join and
     leave and, on a tree, ``subscribers_moved``. On a ring, ``id_moves`` has the IDs of joining and leaving brokers

@@ -15,32 +15,32 @@ from regraft.schemas.plan import PlanPhase
 NO_PLAN = StoredPlan("none", 0, 0, 0, (), (), (), (), 0.0, 0.0, PlanPhase.COMPLETED, ())
 
 
-def answer(state: BrokerState[Tables, Plan], command: Command, outcome: Outcome, now_ms: float) -> Answer:
+def answer(state: BrokerState[Tables, Plan], command: Command, outcome: Outcome) -> Answer:
     """Answer a command at once."""
-    return Answer(_result_to(state, command.plan, command.digest, command.phase, command.epoch_to, outcome, now_ms))
+    return Answer(_result_to(state, command.plan, command.digest, command.phase, command.epoch_to, outcome))
 
 
-def refuse(state: BrokerState[Tables, Plan], command: Command, refusal: Refusal, reason: str, now_ms: float) -> Answer:
+def refuse(state: BrokerState[Tables, Plan], command: Command, refusal: Refusal, reason: str) -> Answer:
     """Refuse a command."""
-    result = answer(state, command, Outcome.REFUSED, now_ms).result
+    result = answer(state, command, Outcome.REFUSED).result
     return Answer(msgspec.structs.replace(result, refusal=refusal, reason=reason))
 
 
 def answer_late(
-    state: BrokerState[Tables, Plan], under_way: PlanUnderWay, phase: CommandPhase, outcome: Outcome, now_ms: float
+    state: BrokerState[Tables, Plan], under_way: PlanUnderWay, phase: CommandPhase, outcome: Outcome
 ) -> Answer:
     """Answer a command whose phase is complete, possibly long after it came."""
     digest = state.fence.digest_of(under_way.epoch_to)
-    return Answer(_result_to(state, under_way.plan, digest, phase, under_way.epoch_to, outcome, now_ms))
+    return Answer(_result_to(state, under_way.plan, digest, phase, under_way.epoch_to, outcome))
 
 
-def report(state: BrokerState[Tables, Plan], command: Command, now_ms: float) -> Answer:
+def report(state: BrokerState[Tables, Plan], command: Command) -> Answer:
     """Answer REPORT: with the epoch that the broker stamps, the plan that led there, and the whole overlay."""
     held = state.tables[state.epoch].configuration
     target = held.as_target(NO_PLAN, held)
     return Answer(
         msgspec.structs.replace(
-            answer(state, command, Outcome.REPORTED, now_ms).result,
+            answer(state, command, Outcome.REPORTED).result,
             epoch_to=held.epoch,
             reason=state.phase,
             plan_held=state.fence.plan_of(held.epoch),
@@ -58,12 +58,11 @@ def _result_to(
     phase: CommandPhase,
     epoch_to: int,
     outcome: Outcome,
-    now_ms: float,
 ) -> CommandResult:
     under_way = state.under_way
     sent = under_way.control_messages if under_way is not None and under_way.plan == plan else 0
     return CommandResult(
-        plan, phase, state.broker, epoch_to, outcome, "", sent, int(now_ms), tuple(sorted(state.lost_peers)),
+        plan, phase, state.broker, epoch_to, outcome, "", sent, int(state.now_ms), tuple(sorted(state.lost_peers)),
         state.fence.term, digest,
     )  # fmt: skip
 

@@ -22,7 +22,6 @@ from regraft.producers.brokers.broker_messages import (
     Message,
     Notification,
     PublisherLeaves,
-    ReadyRequest,
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.broker_reports import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE
@@ -30,7 +29,6 @@ from regraft.producers.brokers.broker_state import BrokerState, ContentPlanUnder
 from regraft.producers.brokers.content_moves import ContentInterests, MovingSubscribers
 from regraft.producers.brokers.epoch_change import (
     EpochChange,
-    answer_prepare,
     deliver_or_hold,
     pop_late,
     reason_to_stay,
@@ -66,11 +64,11 @@ class ContentChange(EpochChange[Tables, Plan]):
         self.broker = state.broker
         self.movers: MovingSubscribers[Tables, Plan] = MovingSubscribers(state, interests)
 
-    def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
+    def lose_peer(self, peer: str, epoch_end: float) -> list[Effect]:
         """Treat everything from a dead neighbour as ended, and wait for none of its answers."""
-        return self._note_deaths({(epoch, peer) for epoch in self._state.tables if epoch < epoch_end}, now_ms)
+        return self._note_deaths({(epoch, peer) for epoch in self._state.tables if epoch < epoch_end})
 
-    def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+    def note_deaths(self, command: Command) -> list[Effect]:
         """Accept which brokers the controller reports dead, in the epochs that the report covers.
 
         A broker that the prepare of an epoch names as lost and that is in its overlay rejoins by that plan: it lives in
@@ -83,7 +81,7 @@ class ContentChange(EpochChange[Tables, Plan]):
             if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
         }
         self._state.note_reported({peer for epoch, peer in deaths if epoch == min(self._state.tables)})
-        return self._note_deaths(deaths, now_ms) if deaths else []
+        return self._note_deaths(deaths) if deaths else []
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -136,11 +134,6 @@ class ContentChange(EpochChange[Tables, Plan]):
         """Return True if nothing of the old epoch can arrive any more."""
         return self._state.tables[under_way.epoch_from].is_drained
 
-    def note_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
-        """Note that the next home of a subscription has it."""
-        self.movers.note_ready(request)
-        return answer_prepare(self._state, self.is_ready_to_switch, now_ms)
-
     # --- publishers that the plan moves ------------------------------------------------------------------------------
 
     @abstractmethod
@@ -148,20 +141,20 @@ class ContentChange(EpochChange[Tables, Plan]):
         """Return the stays, at home here in the older epoch, of the publishers that the plan moves elsewhere."""
 
     @abstractmethod
-    def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+    def unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
         """Note that a local publisher has ended."""
 
-    def begin_switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
+    def begin_switch(self, under_way: Plan) -> list[Effect]:
         """Ask the publishers to be moved to leave; switch at once if there are none."""
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
         stays = self.stays_to_move(under_way)
-        under_way.leaving = dict.fromkeys(stays, now_ms)
+        under_way.leaving = dict.fromkeys(stays, self._state.now_ms)
         if not stays:
-            return self._switch(under_way, now_ms)
+            return self._switch(under_way)
         return [PublisherLeaves(name, under_way.moves[name].home_to, stay) for name, stay in stays.items()]
 
-    def note_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
+    def note_leave(self, request: LeaveRequest | UnadvertiseRequest) -> list[Effect]:
         """Note that a publisher hands over nothing more here; switch once the last one has left."""
         under_way = self._state.under_way
         if under_way is None or not under_way.leaving:
@@ -172,9 +165,9 @@ class ContentChange(EpochChange[Tables, Plan]):
             return []
         has_left = isinstance(request, LeaveRequest)
         dropped = self._drop_stranded({request.publisher: request.connection}, under_way) if has_left else []
-        return dropped if under_way.leaving else [*dropped, *self._switch(under_way, now_ms)]
+        return dropped if under_way.leaving else [*dropped, *self._switch(under_way)]
 
-    def _switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
+    def _switch(self, under_way: Plan) -> list[Effect]:
         """Switch to the new epoch, behind the ends of the publishers that stay here if this broker leaves the overlay.
 
         These ends follow what was published and precede END, so that all know them before the old epoch is retired.
@@ -184,8 +177,8 @@ class ContentChange(EpochChange[Tables, Plan]):
             stays, moved = self._clients.publishers_here(), self.stays_to_move(under_way)
             for name in sorted(stays.keys() - moved.keys()):
                 effects.append(ClientDropped(name, stays[name], is_over=True))
-                effects += self.unadvertise(UnadvertiseRequest(name, stays[name]), now_ms)
-        return effects + switch(self._state, self, under_way, now_ms)
+                effects += self.unadvertise(UnadvertiseRequest(name, stays[name]))
+        return effects + switch(self._state, self, under_way)
 
     def _end_subscriptions(self) -> list[Effect]:
         """End the subscriptions that stay at this broker, which has left the overlay: nothing more comes for them."""
@@ -195,15 +188,15 @@ class ContentChange(EpochChange[Tables, Plan]):
         left = [here.pop(name) for name in sorted(here) if not here[name].has_ended]
         return [ClientDropped(one.client, one.connection, is_over=True) for one in left]
 
-    def drop_unresponsive(self, under_way: Plan, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: Plan) -> list[Effect]:
         """End the stay of publishers that did not leave in time: later notifications from them are refused."""
         if not under_way.leaving:
             return []
         stays = self.stays_to_move(under_way)
         effects: list[Effect] = []
-        for name in pop_late(dict(under_way.leaving), now_ms):
+        for name in pop_late(dict(under_way.leaving), self._state.now_ms):
             effects.append(ClientDropped(name, stays[name], is_over=True))
-            effects += self.unadvertise(UnadvertiseRequest(name, stays[name]), now_ms)
+            effects += self.unadvertise(UnadvertiseRequest(name, stays[name]))
         return effects
 
     def drop_stranded(self) -> list[Effect]:
@@ -225,7 +218,7 @@ class ContentChange(EpochChange[Tables, Plan]):
     # --- deaths ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+    def _note_deaths(self, deaths: Collection[tuple[int, str]]) -> list[Effect]:
         """Treat the incarnations of brokers as over; ``deaths`` holds epoch and broker."""
 
     def kept_notifications(self) -> list[Notification]:

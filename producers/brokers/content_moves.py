@@ -87,7 +87,7 @@ class ContentInterests(ABC, Generic[Tables, Plan]):
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
 
     @abstractmethod
-    def issue_arrived(self, tables: Tables, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    def issue_arrived(self, tables: Tables, request: ArriveRequest) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
 
     @abstractmethod
@@ -95,7 +95,7 @@ class ContentInterests(ABC, Generic[Tables, Plan]):
         """Return True if no subscription or publisher keeps this broker from being prepared."""
 
     @abstractmethod
-    def _end(self, subscription: str, now_ms: float) -> list[Effect]:
+    def _end(self, subscription: str) -> list[Effect]:
         """Release a subscription that has just ended."""
 
     def _add_local(self, request: SubscribeRequest | ArriveRequest, epochs: set[int]) -> None:
@@ -106,7 +106,7 @@ class ContentInterests(ABC, Generic[Tables, Plan]):
         stay = request.client, request.connection
         self.locals[name] = LocalSubscription(name, *stay, epochs, has_arrived=has_arrived)
 
-    def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
+    def cancel(self, request: CancelRequest) -> list[Effect]:
         """End a subscription: behind its ArriveRequest if that is kept here until its epoch is prepared."""
         name = request.subscription
         local = self.locals.get(name)
@@ -116,7 +116,7 @@ class ContentInterests(ABC, Generic[Tables, Plan]):
         if local.has_ended:
             return []
         local.has_ended = True
-        return self._end(name, now_ms)
+        return self._end(name)
 
 
 class MovingSubscribers(Generic[Tables, Plan]):
@@ -139,15 +139,16 @@ class MovingSubscribers(Generic[Tables, Plan]):
                 effects.append(SubscriberMoves(name, home_to, under_way.epoch_to))
         return effects
 
-    def note_ready(self, request: ReadyRequest) -> None:
-        """Note that the next home of a subscription has it."""
+    def note_ready(self, request: ReadyRequest) -> list[Effect]:
+        """Note that the next home of a subscription has it; nothing follows but what the plan may wait for."""
         under_way = self._state.under_way
         if under_way is not None and under_way.epoch_to == request.epoch:
             under_way.ready.add(request.subscription)
+        return []
 
     # --- at the next home --------------------------------------------------------------------------------------------
 
-    def arrive(self, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    def arrive(self, request: ArriveRequest) -> list[Effect]:
         """Accept a subscription that the plan under way brings here; ignore one of another plan."""
         under_way, name = self._state.under_way, request.subscription
         if request.epoch not in self._state.tables:
@@ -157,7 +158,7 @@ class MovingSubscribers(Generic[Tables, Plan]):
         if not under_way.may_bring(name, self.broker):
             return []
         under_way.arrived.add(name)
-        return self._interests.issue_arrived(self._state.tables[request.epoch], request, now_ms)
+        return self._interests.issue_arrived(self._state.tables[request.epoch], request)
 
     def take_over(self, under_way: Plan) -> list[Effect]:
         """Notify the clients of arrived subscriptions that this is their home; this broker has just switched."""

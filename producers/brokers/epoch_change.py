@@ -1,7 +1,6 @@
 """What a kind of overlay gives a broker's core: how its tables change from one epoch to the next, and how it routes.
 
-Also the steps from epoch to epoch that any message may make possible: prepared, switched, drained, released. Core and
-kind call these; none of them knows who did.
+Also the steps that kinds share: switching, and holding deliveries back until they may be released.
 
 The core (:mod:`producers.brokers.two_epochs`) calls these two; they work on the same state
 (:mod:`producers.brokers.broker_state`) and do not know the core. On a tree they are
@@ -16,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration, overlay_digest
 from regraft.producers.brokers.answer_commands import answer_late
 from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
@@ -35,38 +33,8 @@ from regraft.producers.brokers.broker_state import HELD_MAX, BrokerState, Plan, 
 from regraft.schemas.command import Command, CommandPhase, Outcome
 from regraft.schemas.texts import name_some
 
-Overlay = TypeVar("Overlay", bound=OverlayConfiguration)
-
 CLIENTS_NAMED_MAX = 3
 CLIENT_WAIT_MS_MAX = 10_000.0  # How long a plan waits for one client's answer; checked when a command repeats.
-
-
-def requested_change(command: Command, present: OverlayConfiguration) -> BrokerChange:
-    """Return which brokers a prepare adds to the present overlay and removes from it; skip lost ones not in it."""
-    lost = frozenset(command.lost_brokers).intersection(present.brokers)
-    return BrokerChange(frozenset(command.brokers_joined), frozenset(command.brokers_left), lost)
-
-
-def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
-    """Return how the target's digest, as computed by a broker, differs from the command's; empty if it does not."""
-    given = overlay_digest(command.digest)
-    if given == target.digest:
-        return ""
-    return f"the target's digest is {target.digest} here, {given or 'missing'} in the command"
-
-
-def agreed_target(
-    command: Command,
-    present: Overlay,
-    target_of: Callable[[Command, Overlay], Overlay],
-    reason_against: Callable[[Command, Overlay], str],
-) -> Overlay | str:
-    """Return the overlay that a prepare leads to, or why it is impossible or this broker cannot take part."""
-    try:
-        target = target_of(command, present)
-        return digest_mismatch(command, target) or reason_against(command, target) or target
-    except ValueError as error:
-        return str(error)
 
 
 def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
@@ -97,7 +65,7 @@ PlanIn = TypeVar("PlanIn", bound=PlanUnderWay, contravariant=True)
 class EpochChange(Protocol[Tables, PlanIn]):
     """How tables change from epoch to epoch: preparing, switching and draining on a kind of overlay."""
 
-    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+    def prepare(self, command: Command) -> str | list[Effect]:
         """Begin the plan that a prepare asks for, with tables of its epoch, and begin to fill them.
 
         If the plan is impossible, or this broker cannot take part, change nothing and return why, never an empty text.
@@ -109,7 +77,7 @@ class EpochChange(Protocol[Tables, PlanIn]):
     def is_ready_to_switch(self, under_way: PlanIn) -> bool:
         """Return True if nothing is outstanding that the new tables need."""
 
-    def begin_switch(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
+    def begin_switch(self, under_way: PlanIn) -> list[Effect]:
         """Switch to the new epoch, at once or as soon as nothing prevents it."""
 
     def must_hold(self, delivery: Deliver) -> bool:
@@ -124,7 +92,7 @@ class EpochChange(Protocol[Tables, PlanIn]):
     def is_drained(self, under_way: PlanIn) -> bool:
         """Return True if this broker no longer needs the old epoch's tables."""
 
-    def drop_unresponsive(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: PlanIn) -> list[Effect]:
         """End the stay of clients that others wait for and that did not answer in time."""
 
     def kept_notifications(self) -> list[Notification]:
@@ -136,16 +104,16 @@ class EpochChange(Protocol[Tables, PlanIn]):
     def finish_moves(self, under_way: PlanIn) -> None:
         """Make the moves of clients final when the old epoch is retired."""
 
-    def forget_epoch(self, gone: Tables, under_way: PlanIn | None, now_ms: float) -> list[Effect]:
+    def forget_epoch(self, gone: Tables, under_way: PlanIn | None) -> list[Effect]:
         """Return the effects of forgetting an epoch: nothing waits for it any more."""
 
     def is_of_plan(self, message: Message, under_way: PlanIn) -> bool:
         """Return True if a control message is sent because of the plan."""
 
-    def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+    def note_deaths(self, command: Command) -> list[Effect]:
         """Accept which brokers the controller reports dead, before its command is obeyed."""
 
-    def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
+    def lose_peer(self, peer: str, epoch_end: float) -> list[Effect]:
         """Return the effects of losing a neighbour in all epochs before ``epoch_end``, after everything it had sent."""
 
 
@@ -170,46 +138,23 @@ class Routing(Protocol[Tables, PlanIn]):
     def route(self, source: str | None, notification: Notification) -> list[Effect]:
         """Pass a notification on and hand it over; its publisher is local if ``source`` is None."""
 
-    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+    def serve(self, request: ClientRequest) -> list[Effect]:
         """Handle a request of a local client."""
 
-    def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
+    def converse(self, source: str, message: ControlMessage) -> list[Effect]:
         """Handle a control message from a neighbour."""
 
-    def check_progress(self, now_ms: float) -> list[Effect]:
-        """Return the effects that the last message or command may have made possible."""
+    def release_ended(self) -> list[Effect]:
+        """Return the effects of forgetting the subscriptions that ended long ago."""
 
 
-def answer_prepare(state: BrokerState[Tables, Plan], is_ready: Callable[[Plan], bool], now_ms: float) -> list[Effect]:
-    """Answer the prepare, once, when everything that the new tables need has arrived."""
-    under_way = state.under_way
-    if under_way is None or under_way.is_prepared or not is_ready(under_way):
-        return []
-    under_way.is_prepared = True
-    return [answer_late(state, under_way, CommandPhase.PREPARE, Outcome.PREPARED, now_ms)]
-
-
-def switch(
-    state: BrokerState[Tables, Plan], change: EpochChange[Tables, Plan], under_way: Plan, now_ms: float
-) -> list[Effect]:
+def switch(state: BrokerState[Tables, Plan], change: EpochChange[Tables, Plan], under_way: Plan) -> list[Effect]:
     """Stamp the new epoch from now on, and take over the clients that have moved here."""
     under_way.is_active = True
     state.epoch = under_way.epoch_to
-    activated = answer_late(state, under_way, CommandPhase.ACTIVATE, Outcome.ACTIVATED, now_ms)
+    activated = answer_late(state, under_way, CommandPhase.ACTIVATE, Outcome.ACTIVATED)
     taken = change.take_over_clients(under_way)
-    return [activated, *taken, *release_held(state, change.must_hold), *drain(state, change, now_ms)]
-
-
-def drain(state: BrokerState[Tables, Plan], change: EpochChange[Tables, Plan], now_ms: float) -> list[Effect]:
-    """Send the markers that are due, and report once nothing of the old epoch can arrive any more."""
-    under_way = state.under_way
-    if under_way is None or not under_way.is_active:
-        return []
-    effects = change.continue_drain(under_way)
-    if change.is_drained(under_way) and not under_way.is_drained_reported:
-        under_way.is_drained_reported = True
-        effects.append(answer_late(state, under_way, CommandPhase.ACTIVATE, Outcome.DRAINED, now_ms))
-    return effects
+    return [activated, *taken, *release_held(state, change.must_hold)]
 
 
 def deliver_or_hold(

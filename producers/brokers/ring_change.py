@@ -27,15 +27,12 @@ enough. So no broker needs to know who is dead to know what has ended: EndBehind
 
 from __future__ import annotations
 
+from regraft.overlay.overlay_configuration import digest_mismatch
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Message, Notification, Send
 from regraft.producers.brokers.epoch_change import (
-    agreed_target,
-    answer_prepare,
-    drain,
     reason_to_stay,
     release_held,
-    requested_change,
     switch,
 )
 from regraft.producers.brokers.ring_broker_state import RingPlanUnderWay, RingState
@@ -43,14 +40,9 @@ from regraft.producers.brokers.ring_endings import TopicEndings
 from regraft.producers.brokers.ring_messages import EndBehind, EndPublisher, EndTopic, UserStays
 from regraft.producers.brokers.ring_moves import MovingUsers
 from regraft.producers.brokers.ring_publishers import TopicPublishers
-from regraft.producers.brokers.ring_tables import RingTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.ring_tables import RingTables, TopicSubscription
 from regraft.producers.brokers.ring_trees import TopicTrees
 from regraft.schemas.command import Command, CommandPhase
-
-
-def ring_target(command: Command, present: RingConfiguration) -> RingConfiguration:
-    """Return the ring with the IDs reassigned and with the brokers that join or leave, as a prepare says."""
-    return present.replaced(command.epoch_to, command.id_moves, change=requested_change(command, present))
 
 
 class RingChange:
@@ -66,17 +58,13 @@ class RingChange:
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 
-    def lose_peer(self, peer: str, epoch_end: float, now_ms: float) -> list[Effect]:
+    def lose_peer(self, peer: str, epoch_end: float) -> list[Effect]:
         """Continue without a dead neighbour, after everything it had sent."""
         effects: list[Effect] = []
         for tables in self._state.epochs():
             if tables.epoch < epoch_end:
                 effects += self._lose_in(tables, peer)
-        return effects + self.check_progress(now_ms)
-
-    def check_progress(self, now_ms: float) -> list[Effect]:
-        """Report prepared or drained if that is due."""
-        return answer_prepare(self._state, self.is_ready_to_switch, now_ms) + drain(self._state, self, now_ms)
+        return effects
 
     def _lose_in(self, tables: RingTables, dead: str) -> list[Effect]:
         """Stop waiting for a dead broker in one epoch, accept nothing more from it, and report what ended behind it."""
@@ -114,7 +102,7 @@ class RingChange:
         effects = [effect for one in later for effect in self._publishers.end_lost_stays(one)]
         return effects + self._moves.stop_awaiting_dead()
 
-    def note_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+    def note_deaths(self, command: Command) -> list[Effect]:
         """Accept which brokers the controller reports dead.
 
         A prepare reports deaths in the older epoch only: a lost broker may rejoin in the newer one. No command reports
@@ -133,11 +121,15 @@ class RingChange:
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+    def prepare(self, command: Command) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        present = self._state.tables[self._state.epoch].configuration
-        target = agreed_target(command, present, ring_target, self._reason_against)
-        return target if isinstance(target, str) else self._open_tables(command, target, now_ms)
+        older = self._state.tables[self._state.epoch]
+        try:
+            target = older.configuration.target_of_prepare(command)
+            reason = digest_mismatch(command, target) or self._reason_against(command, target)
+        except ValueError as error:
+            reason = str(error)
+        return reason or self._open_tables(command, target)
 
     def tables_outside(self, command: Command) -> RingTables:
         """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""
@@ -157,16 +149,16 @@ class RingChange:
             return reason_to_stay([*self._trees.users_here(), *self._state.here], command)
         return ""
 
-    def _open_tables(self, command: Command, target: RingConfiguration, now_ms: float) -> list[Effect]:
+    def _open_tables(self, command: Command, target: RingConfiguration) -> list[Effect]:
         """Begin the plan: derive and join trees of the new epoch, and notify the users to be moved."""
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
         old = self._state.tables[self._state.epoch]
-        tables = RingTables(self.broker, target, lost=requested_change(command, old.configuration).lost)
+        tables = RingTables(self.broker, target, lost=old.configuration.change_of(command).lost)
         self._state.begin_plan(under_way, tables)
         self._state.lost_peers.difference_update(command.brokers_joined)
-        self._derive(old, tables)
-        effects = self._moves.notify_leaving(tables, sorted(going), now_ms)  # Before messages that end the old epoch.
+        tables.derive_from(old)
+        effects = self._moves.notify_leaving(tables, sorted(going))  # Before messages that end the old epoch.
         for local in self._state.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
                 effects += self._endings.on_issued(old, local)
@@ -182,30 +174,6 @@ class RingChange:
                 effects += self._publishers.register(tables, publisher)
         return effects
 
-    def _derive(self, old: RingTables, tables: RingTables) -> None:
-        """Derive our places in trees, and children, if the path from the rendezvous is the same in both epochs.
-
-        Neighbours do the same, so no message is needed. A broker that has no use for its place in the new epoch leaves
-        it.
-        """
-        for topic, entry in old.topics.items():
-            if tables.same_path(old, topic, self.broker):
-                kept = {
-                    peer: issued_max
-                    for peer, issued_max in entry.issued.items()
-                    if issued_max < tables.epoch and tables.same_path(old, topic, peer)
-                }
-                derived = tables.topics[topic] = TopicEntry(
-                    topic, entry.parent, entry.is_joined, tuple(sorted(kept)), kept, is_derived=True
-                )
-                # Ended subscriptions may still be owed something of the old epoch when that is retired.
-                derived.subscriptions = {name: None for name in entry.subscriptions if name in entry.ended_here}
-                derived.ended_here = set(entry.ended_here)
-        for topic, publishers in old.registered.items():
-            taken = {who: one for who, one in publishers.items() if tables.takes_over(old, topic, one.home)}
-            if taken:
-                tables.registered[topic] = taken
-
     def is_ready_to_switch(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if users have arrived or acknowledged, publishers are registered and all trees are joined."""
         if under_way.awaited_users or under_way.unacknowledged:
@@ -214,15 +182,15 @@ class RingChange:
             return False
         return all(entry.is_joined for entry in self._state.tables[under_way.epoch_to].topics.values())
 
-    def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
-        return self._moves.drop_unresponsive(under_way, now_ms)
+        return self._moves.drop_unresponsive(under_way)
 
     # --- switching ---------------------------------------------------------------------------------------------------
 
-    def begin_switch(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+    def begin_switch(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Switch at once: users continue at their new homes without leaving the old ones first."""
-        return switch(self._state, self, under_way, now_ms)
+        return switch(self._state, self, under_way)
 
     def take_over_clients(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """Notify the users that have arrived that this is their home."""
@@ -271,7 +239,7 @@ class RingChange:
         for local in self._state.locals.values():
             local.has_arrived = False
 
-    def forget_epoch(self, gone: RingTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
+    def forget_epoch(self, gone: RingTables, under_way: RingPlanUnderWay | None) -> list[Effect]:
         """Confirm and forget what waited for the epoch; after an abort, notify users that they stay."""
         if gone.epoch < self._state.epoch:
             self._state.retire(gone)

@@ -71,7 +71,7 @@ class MovingUsers:
             return []
         return [UserDrained(request.client, request.subscription, under_way.moves[request.client].home_to)]
 
-    def notify_leaving(self, tables: RingTables, users: Iterable[str], now_ms: float) -> list[Effect]:
+    def notify_leaving(self, tables: RingTables, users: Iterable[str]) -> list[Effect]:
         """Notify users to be moved; for those that are not here, notify their next homes not to wait."""
         under_way = self._state.under_way
         assert under_way is not None
@@ -79,7 +79,7 @@ class MovingUsers:
         for user in users:
             home_to, connection = under_way.moves[user].home_to, under_way.leaving.get(user)
             if connection is not None:
-                under_way.unacknowledged[user] = now_ms
+                under_way.unacknowledged[user] = self._state.now_ms
                 effects.append(UserMoves(user, connection, home_to, tables.epoch))
             else:  # It has left, or is elsewhere and stays there.
                 effects += self._notify_next_home(tables, NotComing(tables.epoch, home_to, user))
@@ -208,10 +208,10 @@ class MovingUsers:
 
     # --- users that do not answer -------------------------------------------------------------------------------------
 
-    def drop_unresponsive(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
+    def drop_unresponsive(self, under_way: RingPlanUnderWay) -> list[Effect]:
         """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
         effects: list[Effect] = []
-        late = pop_late(under_way.unacknowledged, now_ms)
+        late = pop_late(under_way.unacknowledged, self._state.now_ms)
         if not under_way.is_active:
             for user in late:
                 connection = under_way.leaving.pop(user)
@@ -223,7 +223,9 @@ class MovingUsers:
                 effects += self._notify_next_home(tables, NotComing(tables.epoch, under_way.moves[user].home_to, user))
             return effects
         awaited = self._state.tables[under_way.epoch_from].awaited
-        drained_late = [user for user in pop_late(under_way.handed_over, now_ms) if user in awaited.values()]
+        drained_late = [
+            user for user in pop_late(under_way.handed_over, self._state.now_ms) if user in awaited.values()
+        ]
         for user in dict.fromkeys([*late, *drained_late]):
             stay = under_way.arrived_users.pop(user, None)
             effects += [] if stay is None else [ClientDropped(user, stay, is_over=True)]

@@ -96,9 +96,9 @@ class RingRouting:
         publishers = {name: one.connection for name, one in self._state.here.items()}
         return publishers | self._trees.users_here() | self._moves.users_of_plan()
 
-    def check_progress(self, now_ms: float) -> list[Effect]:
-        """Report prepared or drained if that is due: any message may have been the last one needed."""
-        return self.change.check_progress(now_ms)
+    def release_ended(self) -> list[Effect]:
+        """Return nothing: on a ring subscriptions are forgotten as soon as they have ended everywhere."""
+        return []
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class RingRouting:
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
-    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+    def serve(self, request: ClientRequest) -> list[Effect]:
         """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest) and not self._accepts(request):
             return rejected(request)
@@ -177,7 +177,7 @@ class RingRouting:
             return True
         return self._moves.is_of_plan(request.client, request.connection)
 
-    def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
+    def converse(self, source: str, message: ControlMessage) -> list[Effect]:
         """Handle a control message from a neighbour."""
         if self._state.is_dead(source, message.epoch):
             return []

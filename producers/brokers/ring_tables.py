@@ -147,6 +147,30 @@ class RingTables:
         if not self.is_outside:
             self._find_paths()
 
+    def derive_from(self, old: RingTables) -> None:
+        """Derive our places in trees, and children, if the path from the rendezvous is the same in both epochs.
+
+        Neighbours do the same, so no message is needed. A broker that has no use for its place in the new epoch leaves
+        it.
+        """
+        for topic, entry in old.topics.items():
+            if self.same_path(old, topic, self.broker):
+                kept = {
+                    peer: issued_max
+                    for peer, issued_max in entry.issued.items()
+                    if issued_max < self.epoch and self.same_path(old, topic, peer)
+                }
+                derived = self.topics[topic] = TopicEntry(
+                    topic, entry.parent, entry.is_joined, tuple(sorted(kept)), kept, is_derived=True
+                )
+                # Ended subscriptions may still be owed something of the old epoch when that is retired.
+                derived.subscriptions = {name: None for name in entry.subscriptions if name in entry.ended_here}
+                derived.ended_here = set(entry.ended_here)
+        for topic, publishers in old.registered.items():
+            taken = {who: one for who, one in publishers.items() if self.takes_over(old, topic, one.home)}
+            if taken:
+                self.registered[topic] = taken
+
     def _find_paths(self) -> None:
         ring, position = self.configuration.ring, self.configuration.position_of[self.broker]
         names = self.configuration.broker_at

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from regraft.overlay.overlay_configuration import digest_mismatch
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -29,16 +30,10 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import agreed_target, answer_prepare, drain, release_held, requested_change
+from regraft.producers.brokers.epoch_change import release_held
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import ScotPlanUnderWay, ScotState, ScotTables
 from regraft.schemas.command import Command
-
-
-def scot_target(command: Command, present: ScotConfiguration) -> ScotConfiguration:
-    """Return the overlay with slots reassigned and regions relinked, as a prepare says."""
-    change = requested_change(command, present)
-    return present.replaced(command.epoch_to, command.id_moves, command.links_removed, command.links_added, change)
 
 
 class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
@@ -50,7 +45,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 
-    def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+    def _note_deaths(self, deaths: Collection[tuple[int, str]]) -> list[Effect]:
         effects: list[Effect] = []
         under_way = self._state.under_way
         for epoch, peer in sorted(deaths):
@@ -60,12 +55,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         effects += self.drop_stranded()
         if under_way is not None and self._state.epoch == under_way.epoch_to:
             effects += self._allow_orphans(under_way)
-        return (
-            effects
-            + release_held(self._state, self.must_hold)
-            + drain(self._state, self, now_ms)
-            + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
-        )
+        return effects + release_held(self._state, self.must_hold)
 
     # --- what is held back -------------------------------------------------------------------------------------------
 
@@ -80,11 +70,15 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+    def prepare(self, command: Command) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        present = self._state.tables[self._state.epoch].configuration
-        target = agreed_target(command, present, scot_target, self._reason_against)
-        return target if isinstance(target, str) else self._open_tables(command, target)
+        older = self._state.tables[self._state.epoch]
+        try:
+            target = older.configuration.target_of_prepare(command)
+            reason = digest_mismatch(command, target) or self._reason_against(command, target)
+        except ValueError as error:
+            reason = str(error)
+        return reason or self._open_tables(command, target)
 
     def _reason_against(self, command: Command, target: ScotConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
@@ -104,7 +98,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     def _open_tables(self, command: Command, target: ScotConfiguration) -> list[Effect]:
         """Begin the plan, with tables that all homes fill at once."""
         under_way, older = ScotPlanUnderWay.of(command), self._state.tables[self._state.epoch]
-        lost = requested_change(command, older.configuration).lost
+        lost = older.configuration.change_of(command).lost
         keeps = under_way.keeps_interest = self._keeps_interest(command, older, target)
         tables = ScotTables(self.broker, target, lost=lost, continued=older if keeps else None)
         self._begin_plan(command, under_way, tables)
@@ -178,7 +172,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         path = self._state.tables[message.epoch_of_path].configuration.static_route(self.broker, message.home)
         return [Send(path[1], message)]
 
-    def note_arrival(self, message: PublisherComes, now_ms: float) -> list[Effect]:
+    def note_arrival(self, message: PublisherComes) -> list[Effect]:
         """Become the home of an announced publisher, or note that it will not come; pass other announcements on."""
         if message.home != self.broker:
             epoch = message.epoch_of_path
@@ -194,7 +188,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             del under_way.expected[message.publisher]
             if message.filter_ is not None:
                 under_way.waiting_for.add(message.publisher)
-        return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
+        return effects
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
@@ -205,15 +199,15 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             effects += self._interests.host(tables, request.publisher, request.filter_, request.connection)
         return effects + self._interests.allow(request.publisher)
 
-    def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+    def unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
         """Forget a publisher that has ended; if it is moving to another home, notify that."""
-        under_way, effects = self._state.under_way, self.note_leave(request, now_ms)
+        under_way, effects = self._state.under_way, self.note_leave(request)
         self._interests.may_publish.discard((request.publisher, request.connection))
         if under_way is not None and under_way.announced.get(request.publisher) == request.connection:
             effects += self._announce(under_way, request.publisher, request.connection, None)
         for tables in self._state.epochs():
             effects += self._interests.unhost(tables, request.publisher, request.connection)
-        return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
+        return effects
 
     # --- switching and draining --------------------------------------------------------------------------------------
 
@@ -246,16 +240,16 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         old = self._state.tables[under_way.epoch_from]
         return [Send(peer, FlowEnd(old.epoch, crossings)) for peer, crossings in old.ends_due()]
 
-    def note_flow_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
+    def note_flow_end(self, tables: ScotTables, source: str, message: FlowEnd) -> list[Effect]:
         """Note that a neighbour sends nothing more with this many crossings or fewer."""
         tables.ended[source] = max(tables.ended.get(source, 0), message.crossings + 1)
-        return drain(self._state, self, now_ms) + release_held(self._state, self.must_hold)
+        return release_held(self._state, self.must_hold)
 
     def finish_moves(self, under_way: ScotPlanUnderWay) -> None:
         """Stop holding back notifications for subscriptions that have moved here."""
         self.movers.finish(under_way)
 
-    def forget_epoch(self, gone: ScotTables, under_way: ScotPlanUnderWay | None, now_ms: float) -> list[Effect]:
+    def forget_epoch(self, gone: ScotTables, under_way: ScotPlanUnderWay | None) -> list[Effect]:
         """Stop waiting for confirmations of the epoch; forget subscriptions whose home is elsewhere."""
         effects: list[Effect] = []
         if under_way is not None:

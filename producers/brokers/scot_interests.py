@@ -30,7 +30,6 @@ from regraft.producers.brokers.broker_messages import (
     VectorBit,
 )
 from regraft.producers.brokers.content_moves import ContentInterests, are_ready, subscribers_here
-from regraft.producers.brokers.epoch_change import answer_prepare
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.scot_tables import (
     LOCAL,
@@ -83,25 +82,24 @@ class ScotInterests(ContentInterests[ScotTables, ScotPlanUnderWay]):
         self._add_local(request, {tables.interest for tables in interests})
         return [effect for tables in interests for effect in self.issue(tables, name, request.filter_)]
 
-    def issue_arrived(self, tables: ScotTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    def issue_arrived(self, tables: ScotTables, request: ArriveRequest) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
         self._add_local(request, {tables.epoch})
-        issued = self.issue(tables, request.subscription, request.filter_)
-        return issued + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
+        return self.issue(tables, request.subscription, request.filter_)
 
     def issue(self, tables: ScotTables, name: str, filter_: Filter) -> list[Effect]:
         """Announce a local subscription in the cluster of an epoch."""
         return self.learn(tables, LOCAL, name, filter_, self.broker)
 
-    def _end(self, subscription: str, now_ms: float) -> list[Effect]:
+    def _end(self, subscription: str) -> list[Effect]:
         """Serve it a while longer; a plan stops waiting to move it."""
-        self._ended.append((now_ms, subscription))
-        return answer_prepare(self._state, self.is_ready_to_switch, now_ms)
+        self._ended.append((self._state.now_ms, subscription))
+        return []
 
-    def release_ended(self, now_ms: float) -> list[Effect]:
+    def release_ended(self) -> list[Effect]:
         """Forget, on all brokers, the subscriptions that ended long ago."""
         effects: list[Effect] = []
-        while self._ended and now_ms - self._ended[0][0] > LINGER_MS:
+        while self._ended and self._state.now_ms - self._ended[0][0] > LINGER_MS:
             subscription = self._ended.popleft()[1]
             if self.locals.pop(subscription, None) is None:
                 continue  # It has moved elsewhere.

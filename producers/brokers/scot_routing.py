@@ -43,7 +43,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_reports import NOT_ADVERTISED, ProtocolError
 from regraft.producers.brokers.broker_state import BrokerState
-from regraft.producers.brokers.epoch_change import answer_prepare, rejected
+from regraft.producers.brokers.epoch_change import rejected
 from regraft.producers.brokers.scot_change import ScotChange
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_tables import LOCAL, ScotPlanUnderWay, ScotState, ScotTables
@@ -167,9 +167,9 @@ class ScotRouting:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
 
-    def check_progress(self, now_ms: float) -> list[Effect]:
+    def release_ended(self) -> list[Effect]:
         """Forget the subscriptions that ended long ago."""
-        return self.interests.release_ended(now_ms)
+        return self.interests.release_ended()
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class ScotRouting:
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
-    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+    def serve(self, request: ClientRequest) -> list[Effect]:
         """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._state.takes_clients:
             return rejected(request)
@@ -220,20 +220,20 @@ class ScotRouting:
             case SubscribeRequest():
                 return self.interests.subscribe(request)
             case CancelRequest():
-                return self.interests.cancel(request, now_ms)
+                return self.interests.cancel(request)
             case AdvertiseRequest():
                 return self.change.advertise(request)
             case UnadvertiseRequest():
-                return self.change.unadvertise(request, now_ms)
+                return self.change.unadvertise(request)
             case LeaveRequest():
-                return self.change.note_leave(request, now_ms)
+                return self.change.note_leave(request)
             case ArriveRequest():
-                return self.change.movers.arrive(request, now_ms)
+                return self.change.movers.arrive(request)
             case ReadyRequest():
-                return self.change.note_ready(request, now_ms)
+                return self.change.movers.note_ready(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
-    def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
+    def converse(self, source: str, message: ControlMessage) -> list[Effect]:
         """Handle a control message from a neighbour; raise ProtocolError for one of another kind of overlay."""
         if not isinstance(message, SPOKEN):  # At once: it might have to wait for a plan.
             raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
@@ -241,14 +241,12 @@ class ScotRouting:
         if tables is None:
             return self._state.keep_early(message.epoch, source, message)
         if isinstance(message, PublisherComes):
-            return self.change.note_arrival(message, now_ms)
+            return self.change.note_arrival(message)
         if source in tables.dead or tables.is_outside:
             return []
         if isinstance(message, FlowEnd):
-            return self.change.note_flow_end(tables, source, message, now_ms)
-        return self._learn(tables, source, message) + answer_prepare(
-            self._state, self.change.is_ready_to_switch, now_ms
-        )
+            return self.change.note_flow_end(tables, source, message)
+        return self._learn(tables, source, message)
 
     def _tables_of(self, message: ControlMessage) -> ScotTables | None:
         """Return the oldest live tables that a message is about, or None."""

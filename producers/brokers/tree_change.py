@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from regraft.overlay.overlay_configuration import link
+from regraft.overlay.overlay_configuration import digest_mismatch
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     Advertise,
@@ -31,20 +31,10 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_state import PublisherRequest
 from regraft.producers.brokers.content_change import ContentChange
-from regraft.producers.brokers.epoch_change import agreed_target, drain, rejected, release_held, requested_change
+from regraft.producers.brokers.epoch_change import rejected, release_held
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay, TreeState
 from regraft.schemas.command import Command
-
-
-def tree_target(command: Command, present: TreeConfiguration) -> TreeConfiguration:
-    """Return the tree with the links exchanged and with the brokers that join or leave, as a prepare says."""
-    return present.replaced(
-        command.epoch_to,
-        [link(a, b) for a, b in command.links_removed],
-        [link(a, b) for a, b in command.links_added],
-        change=requested_change(command, present),
-    )
 
 
 class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
@@ -54,7 +44,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         super().__init__(state, interests)
         self._interests = interests
 
-    def _note_deaths(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+    def _note_deaths(self, deaths: Collection[tuple[int, str]]) -> list[Effect]:
         """Treat the flows of the dead as ended, and wait for none of their answers; ``deaths``: epoch and broker."""
         under_way = self._state.under_way
         for epoch, peer in deaths:
@@ -64,10 +54,10 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             if under_way is not None and epoch == under_way.epoch_to:
                 under_way.unacknowledged = {one for one in under_way.unacknowledged if one[0] != peer}
         effects = self.drop_stranded()
-        effects += self._interests.forget_dead_homes() + self.serve_postponed(now_ms)
+        effects += self._interests.forget_dead_homes() + self.serve_postponed()
         names = {name for tables in self._state.tables.values() for name in tables.entries}
-        effects += self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
-        return effects + release_held(self._state, self.must_hold) + drain(self._state, self, now_ms)
+        effects += self._interests.settle(sorted(names | set(self._interests.locals)))
+        return effects + release_held(self._state, self.must_hold)
 
     # --- what is held back -------------------------------------------------------------------------------------------
 
@@ -100,11 +90,15 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
-    def prepare(self, command: Command, now_ms: float) -> str | list[Effect]:
+    def prepare(self, command: Command) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        present = self._state.tables[self._state.epoch].configuration
-        target = agreed_target(command, present, tree_target, self._reason_against)
-        return target if isinstance(target, str) else self._open_tables(command, target)
+        older = self._state.tables[self._state.epoch]
+        try:
+            target = older.configuration.target_of_prepare(command)
+            reason = digest_mismatch(command, target) or self._reason_against(command, target)
+        except ValueError as error:
+            reason = str(error)
+        return reason or self._open_tables(command, target)
 
     def _reason_against(self, command: Command, target: TreeConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
@@ -123,7 +117,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         under_way, older = TreePlanUnderWay.of(command), self._state.tables[self._state.epoch]
         moved = {name: move.home_to for name, move in under_way.moves.items()}
         left = {name: move.home_from for name, move in under_way.moves.items()}
-        homes, lost = under_way.homes, requested_change(command, older.configuration).lost
+        homes, lost = under_way.homes, older.configuration.change_of(command).lost
         tables = RoutingTables(self.broker, target, older.configuration, moved, left, emptied=homes, lost=lost)
         self._begin_plan(command, under_way, tables)
         under_way.lost, under_way.announces = lost, bool(lost or command.brokers_joined or command.brokers_left)
@@ -147,7 +141,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
-    def _advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
+    def _advertise(self, request: AdvertiseRequest) -> list[Effect]:
         """Advertise a local publisher, or postpone that until the transition and its earlier stay here are over.
 
         A broker that learns of a publisher must still hold the tables it derived the next ones from.
@@ -155,9 +149,9 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         if self._state.under_way is not None or request.publisher in self._interests.advertisements:
             return self._state.postpone(request)
         message = Advertise(self._state.epoch, request.publisher, request.connection, self.broker, request.filter_)
-        return self._interests.learn_advertisement(LOCAL, message) + self._interests.settle((), now_ms)
+        return self._interests.learn_advertisement(LOCAL, message) + self._interests.settle(())
 
-    def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+    def unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
         """Report that a local publisher has ended; after the transition if this broker already stamps the new epoch.
 
         The end must follow the publisher's last notifications over the same tree, and reach all brokers before that
@@ -170,20 +164,20 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         if self._state.under_way is not None and self._state.under_way.is_active:
             return self._state.postpone(request)
         end = Unadvertise(self._state.epoch, request.publisher, request.connection)
-        switched = self.note_leave(request, now_ms)  # Behind the end, or END would overtake that.
-        effects = self._interests.forget_advertisement(LOCAL, end) + switched + self.serve_postponed(now_ms)
-        return effects + self._interests.settle((), now_ms)
+        switched = self.note_leave(request)
+        effects = self._interests.forget_advertisement(LOCAL, end) + switched + self.serve_postponed()
+        return effects + self._interests.settle(())
 
-    def serve_postponed(self, now_ms: float) -> list[Effect]:
+    def serve_postponed(self) -> list[Effect]:
         """Serve the postponed requests; those that must wait longer are kept again, in order."""
         waiting = self._state.take_postponed()
-        return [effect for request in waiting for effect in self.serve_publisher(request, now_ms)]
+        return [effect for request in waiting for effect in self.serve_publisher(request)]
 
-    def serve_publisher(self, request: PublisherRequest, now_ms: float) -> list[Effect]:
+    def serve_publisher(self, request: PublisherRequest) -> list[Effect]:
         """Handle a request of a local publisher."""
         if isinstance(request, UnadvertiseRequest):
-            return self.unadvertise(request, now_ms)
-        return self._advertise(request, now_ms) if self._state.takes_clients else rejected(request)
+            return self.unadvertise(request)
+        return self._advertise(request) if self._state.takes_clients else rejected(request)
 
     # --- switching and draining --------------------------------------------------------------------------------------
 
@@ -223,17 +217,15 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     def continue_drain(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link for which END has come over all others."""
         old = self._state.tables[under_way.epoch_from]
-        effects: list[Effect] = []
-        for peer in old.neighbours:
-            if peer not in old.ends_sent and set(old.neighbours) - {peer} <= old.ends_received:
-                old.ends_sent.add(peer)
-                effects.append(Send(peer, End(old.epoch)))
-        return effects
+        awaited = set(old.neighbours) - old.ends_received
+        due = [peer for peer in old.neighbours if peer not in old.ends_sent and awaited <= {peer}]
+        old.ends_sent.update(due)
+        return [Send(peer, End(old.epoch)) for peer in due]
 
-    def note_end(self, tables: RoutingTables, source: str, now_ms: float) -> list[Effect]:
+    def note_end(self, tables: RoutingTables, source: str) -> list[Effect]:
         """Note END of a neighbour: nothing more of this epoch comes from it."""
         tables.ends_received.add(source)
-        return release_held(self._state, self.must_hold) + drain(self._state, self, now_ms)
+        return release_held(self._state, self.must_hold)
 
     def finish_moves(self, under_way: TreePlanUnderWay) -> None:
         """Record the new homes of moved publishers; stop holding back notifications for moved subscriptions."""
@@ -245,7 +237,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         tables.left.clear()
         self.movers.finish(under_way)
 
-    def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
+    def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None) -> list[Effect]:
         """Settle what waited for the epoch, and serve postponed requests."""
         names = sorted(gone.entries)
         sent: list[Effect] = []
@@ -258,7 +250,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             sent += self.movers.release(under_way.going)
         sent += self._end_subscriptions()
         effects = sent + self._interests.forget_ended() + self._interests.forget_dead_homes()
-        effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
+        effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))])
         if not self._state.takes_clients:
             self._interests.forget_publishers()
-        return effects + self.serve_postponed(now_ms)
+        return effects + self.serve_postponed()

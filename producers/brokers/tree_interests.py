@@ -26,7 +26,6 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.broker_reports import ProtocolError
 from regraft.producers.brokers.content_moves import LocalSubscription, are_ready, subscribers_here
-from regraft.producers.brokers.epoch_change import answer_prepare
 from regraft.producers.brokers.tree_publishers import TreePublishers
 from regraft.producers.brokers.tree_tables import (
     LOCAL,
@@ -52,7 +51,7 @@ class TreeInterests(TreePublishers):
 
     # --- local clients -----------------------------------------------------------------------------------------------
 
-    def subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
+    def subscribe(self, request: SubscribeRequest) -> list[Effect]:
         """Install a subscription of a local client in all live epochs.
 
         Raises ProtocolError if its name is already in use.
@@ -64,20 +63,20 @@ class TreeInterests(TreePublishers):
             entry = Entry(name, self.broker, request.filter_, LOCAL, matching, max(self._state.tables))
             tables.install(entry)
             effects += self._forward(tables, entry)
-        return effects + self.settle((name,), now_ms)
+        return effects + self.settle((name,))
 
     def clients_here(self) -> dict[str, int]:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.publishers_here() | subscribers_here(self.locals, self._state.under_way)
 
-    def _end(self, subscription: str, now_ms: float) -> list[Effect]:
+    def _end(self, subscription: str) -> list[Effect]:
         effects: list[Effect] = []
         for tables in self._state.epochs():
             if tables.is_home_of(subscription):
                 effects += self._begin_leaving(tables, subscription)
-        return effects + self.settle((subscription,), now_ms)
+        return effects + self.settle((subscription,))
 
-    def issue_arrived(self, tables: RoutingTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
+    def issue_arrived(self, tables: RoutingTables, request: ArriveRequest) -> list[Effect]:
         """Install a subscription that a plan brings here, in the tables of its epoch alone."""
         name, epoch = request.subscription, tables.epoch
         self._add_local(request, {epoch})
@@ -85,13 +84,11 @@ class TreeInterests(TreePublishers):
             return []  # From a rival's plan for the same epoch: both will be aborted.
         entry = Entry(name, self.broker, request.filter_, LOCAL, self._matching(tables, request.filter_), epoch)
         tables.install(entry)
-        return self._forward(tables, entry) + self.settle((name,), now_ms)
+        return self._forward(tables, entry) + self.settle((name,))
 
     # --- neighbours --------------------------------------------------------------------------------------------------
 
-    def accept_subscription(
-        self, tables: RoutingTables, source: str, message: Subscribe, now_ms: float
-    ) -> list[Effect]:
+    def accept_subscription(self, tables: RoutingTables, source: str, message: Subscribe) -> list[Effect]:
         """Install a neighbour's subscription, and acknowledge it once the brokers beyond have.
 
         Raises ProtocolError if it arrives again before its release was acknowledged.
@@ -110,11 +107,9 @@ class TreeInterests(TreePublishers):
             effects += self._forward(tables, entry)
             effects += self.derive_later((entry,))
         entry.waiting.add(source)
-        return effects + self.settle((message.subscription,), now_ms)
+        return effects + self.settle((message.subscription,))
 
-    def release_subscription(
-        self, tables: RoutingTables, source: str, message: Unsubscribe, now_ms: float
-    ) -> list[Effect]:
+    def release_subscription(self, tables: RoutingTables, source: str, message: Unsubscribe) -> list[Effect]:
         """Begin to release a subscription in this epoch, and in a later one that derives it from this one.
 
         Its home may have ended it before it had the later epoch's tables, and then reports that in this one only.
@@ -127,9 +122,9 @@ class TreeInterests(TreePublishers):
             is_derived = other.epoch > tables.epoch and entry.home in other.same_path_to and not other.is_moved(entry)
             if other is tables or is_derived:
                 effects += self._begin_leaving(other, message.subscription)
-        return effects + self.settle((message.subscription,), now_ms)
+        return effects + self.settle((message.subscription,))
 
-    def accept_release(self, tables: RoutingTables, source: str, name: str, now_ms: float) -> list[Effect]:
+    def accept_release(self, tables: RoutingTables, source: str, name: str) -> list[Effect]:
         """Note that a neighbour no longer holds a subscription; send it again if it is wanted there by now."""
         effects: list[Effect] = []
         entry = tables.entries.get(name)
@@ -139,7 +134,7 @@ class TreeInterests(TreePublishers):
             if not entry.leaving:
                 tables.note_release(entry, source)
                 effects += self._forward(tables, entry)
-        return effects + self.settle((name,), now_ms)
+        return effects + self.settle((name,))
 
     def _begin_leaving(self, tables: RoutingTables, name: str) -> list[Effect]:
         entry = tables.entries.get(name)
@@ -177,7 +172,7 @@ class TreeInterests(TreePublishers):
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
 
-    def settle(self, names: Iterable[str], now_ms: float) -> list[Effect]:
+    def settle(self, names: Iterable[str]) -> list[Effect]:
         """Send every acknowledgement and confirmation of these subscriptions that is due."""
         effects: list[Effect] = []
         for name in names:
@@ -190,7 +185,7 @@ class TreeInterests(TreePublishers):
                 else:
                     ack = AdvertiseAck(known.epoch, known.publisher, known.connection)
                     effects.append(Send(known.announcer, ack))
-        return effects + answer_prepare(self._state, self.is_ready_to_switch, now_ms)
+        return effects
 
     def _settle_subscription(self, name: str) -> list[Effect]:
         effects: list[Effect] = []

@@ -76,8 +76,8 @@ class TreeRouting:
         """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
 
-    def check_progress(self, now_ms: float) -> list[Effect]:
-        """Return nothing: on a tree each step itself checks what it makes possible."""
+    def release_ended(self) -> list[Effect]:
+        """Return nothing: on a tree subscriptions are forgotten as soon as they have ended everywhere."""
         return []
 
     # --- notifications -----------------------------------------------------------------------------------------------
@@ -104,26 +104,26 @@ class TreeRouting:
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
-    def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
+    def serve(self, request: ClientRequest) -> list[Effect]:
         """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest) and not self._state.takes_clients:
             return rejected(request)
         match request:
             case SubscribeRequest():
-                return self.interests.subscribe(request, now_ms)
+                return self.interests.subscribe(request)
             case CancelRequest():
-                return self.interests.cancel(request, now_ms)
+                return self.interests.cancel(request)
             case AdvertiseRequest() | UnadvertiseRequest():
-                return self.change.serve_publisher(request, now_ms)
+                return self.change.serve_publisher(request)
             case LeaveRequest():
-                return self.change.note_leave(request, now_ms)
+                return self.change.note_leave(request)
             case ArriveRequest():
-                return self.change.movers.arrive(request, now_ms)
+                return self.change.movers.arrive(request)
             case ReadyRequest():
-                return self.change.note_ready(request, now_ms)
+                return self.change.movers.note_ready(request)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
-    def converse(self, source: str, message: ControlMessage, now_ms: float) -> list[Effect]:
+    def converse(self, source: str, message: ControlMessage) -> list[Effect]:
         """Handle a control message from a neighbour; raise ProtocolError for one of another kind of overlay."""
         if not isinstance(message, TreeMessage):  # At once: it might have to wait for a plan.
             raise ProtocolError(f"{self.broker} got {type(message).__name__} from {source}")
@@ -136,23 +136,23 @@ class TreeRouting:
             return []  # It is for an earlier incarnation of this broker.
         match message:
             case Advertise():
-                return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)
+                return self.interests.learn_advertisement(source, message) + self.interests.settle(())
             case AdvertiseAck():
                 self.interests.repairs.accept_ack(source, message)
-                return self.interests.settle((), now_ms)
+                return self.interests.settle(())
             case Unadvertise():
-                effects = self.interests.forget_advertisement(source, message) + self.change.serve_postponed(now_ms)
-                return effects + self.interests.settle((), now_ms)
+                effects = self.interests.forget_advertisement(source, message) + self.change.serve_postponed()
+                return effects + self.interests.settle(())
             case Subscribe():
-                return self.interests.accept_subscription(tables, source, message, now_ms)
+                return self.interests.accept_subscription(tables, source, message)
             case SubscribeAck():
                 entry = tables.entries.get(message.subscription)
                 if entry is not None:
                     entry.unconfirmed.discard(source)
-                return self.interests.settle((message.subscription,), now_ms)
+                return self.interests.settle((message.subscription,))
             case Unsubscribe():
-                return self.interests.release_subscription(tables, source, message, now_ms)
+                return self.interests.release_subscription(tables, source, message)
             case UnsubscribeAck():
-                return self.interests.accept_release(tables, source, message.subscription, now_ms)
+                return self.interests.accept_release(tables, source, message.subscription)
             case End():
-                return self.change.note_end(tables, source, now_ms)
+                return self.change.note_end(tables, source)

@@ -130,11 +130,11 @@ class TwoEpochBroker(CommandedCore[Tables, Plan]):
         if isinstance(message, Notification):
             return self.routing.route(source, message)
         if isinstance(message, Command):
-            effects = self._obey(message, now_ms)
+            effects = self._obey(message)
         else:
             messages = message.messages if isinstance(message, Bundle) else (message,)
-            effects = [effect for one in messages for effect in self.dispatch(source, one, now_ms)]
-        effects += self.routing.check_progress(now_ms)
+            effects = [effect for one in messages for effect in self.dispatch(source, one)]
+        effects += self.continue_plan() + self.routing.release_ended()
         count_control(self.state, self._change.is_of_plan, effects)
         return bundled(effects)
 
@@ -144,16 +144,17 @@ class TwoEpochBroker(CommandedCore[Tables, Plan]):
         Its answers are not awaited, so that the remaining brokers can continue in both epochs. What it held, and what
         had to cross it, is lost with it. A later incarnation of it is not concerned.
         """
+        self.state.now_ms = now_ms
         epoch_end = self.state.incarnations.end(peer)
         if epoch_end > max(self.state.tables):
             self.state.lost_peers.add(peer)
-        return bundled(self._change.lose_peer(peer, epoch_end, now_ms))
+        return bundled(self._change.lose_peer(peer, epoch_end) + self.continue_plan())
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def _obey(self, command: Command, now_ms: float) -> list[Effect]:
+    def _obey(self, command: Command) -> list[Effect]:
         state = self.state
         refusal, reason = state.fence.refusal_of(command, state.epoch)
         if refusal is not Refusal.NONE:
-            return [refuse(state, command, refusal, reason, now_ms)]
-        return self.execute(command, now_ms)
+            return [refuse(state, command, refusal, reason)]
+        return self.execute(command)

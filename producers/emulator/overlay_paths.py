@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration, digest_mismatch
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.brokers.epoch_change import digest_mismatch
-from regraft.producers.brokers.ring_change import ring_target
 from regraft.producers.brokers.ring_tables import TOPIC
-from regraft.producers.brokers.scot_change import scot_target
-from regraft.producers.brokers.tree_change import tree_target
 from regraft.schemas.command import Command
 
 Hop = tuple[str, bool]  # A broker, and whether a notification reaches it from its topic's rendezvous.
@@ -44,11 +40,6 @@ PATHS: dict[str, Callable[[Any, Notification, str], list[Hop]]] = {
     RingConfiguration.KIND: _ring_path,
     ScotConfiguration.KIND: _scot_path,
 }
-TARGETS: dict[str, Callable[[Command, Any], OverlayConfiguration]] = {
-    TreeConfiguration.KIND: tree_target,
-    RingConfiguration.KIND: ring_target,
-    ScotConfiguration.KIND: scot_target,
-}
 
 
 def path_in(overlay: OverlayConfiguration, notification: Notification, home: str) -> list[Hop]:
@@ -61,7 +52,7 @@ def path_in(overlay: OverlayConfiguration, notification: Notification, home: str
 def target_of(overlay: OverlayConfiguration, command: Command) -> OverlayConfiguration | None:
     """Return the overlay that a prepare leads to from this one, or None if no broker can execute it."""
     try:
-        target = TARGETS[overlay.KIND](command, overlay)
+        target = overlay.target_of_prepare(command)
     except ValueError:
         return None
     return None if digest_mismatch(command, target) else target

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from regraft.schemas.command import Command
 from regraft.schemas.plan import ClientMove, Plan
 
 Link = tuple[str, str]
@@ -141,6 +142,15 @@ class OverlayConfiguration(ABC):
         """
 
     @abstractmethod
+    def target_of_prepare(self, command: Command) -> Self:
+        """Return the overlay of the same kind that a prepare leads to; raise ValueError if that is impossible."""
+
+    def change_of(self, command: Command) -> BrokerChange:
+        """Return which brokers a prepare adds and removes; lost ones that are not in the overlay are skipped."""
+        lost = frozenset(command.lost_brokers).intersection(self.brokers)
+        return BrokerChange(frozenset(command.brokers_joined), frozenset(command.brokers_left), lost)
+
+    @abstractmethod
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Self:
         """Return the overlay from which the plan led to this one, with these homes."""
 
@@ -196,6 +206,14 @@ def plan_digest(plan: Plan, target: OverlayConfiguration) -> str:
     moves += sorted(f"{move.home_from} {move.home_to}" for move in plan.subscribers_moved)
     text = "\n".join([str(plan.epoch_from), plan.begun_by, " ".join(sorted(plan.brokers_lost)), *moves])
     return target.digest + BETWEEN + fingerprint(text)
+
+
+def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
+    """Return how the target's digest, as computed by a broker, differs from the command's; empty if it does not."""
+    given = overlay_digest(command.digest)
+    if given == target.digest:
+        return ""
+    return f"the target's digest is {target.digest} here, {given or 'missing'} in the command"
 
 
 def overlay_digest(digest: str) -> str:

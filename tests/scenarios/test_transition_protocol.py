@@ -77,11 +77,11 @@ def test_without_waiting_for_publishers_to_leave_notifications_are_lost(monkeypa
     monkeypatch.setattr(TreeChange, "note_leave", lambda *_: [])
     activate = TwoEpochBroker._activate
 
-    def at_once(self: TwoEpochBroker[Any, Any], command: Command, now_ms: float) -> list[Effect]:
-        effects = activate(self, command, now_ms)
+    def at_once(self: TwoEpochBroker[Any, Any], command: Command) -> list[Effect]:
+        effects = activate(self, command)
         under_way = self.state.under_way
         if under_way is not None and under_way.leaving and not under_way.is_active:
-            effects += switch(self.state, self.routing.change, under_way, now_ms)
+            effects += switch(self.state, self.routing.change, under_way)
         return effects
 
     monkeypatch.setattr(TwoEpochBroker, "_activate", at_once)

@@ -20,6 +20,7 @@ from regraft.overlay.overlay_configuration import (
     link,
 )
 from regraft.overlay.ring.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
+from regraft.schemas.command import Command
 from regraft.schemas.plan import OFF_RING, IdMove, Plan, RingId
 
 TARGETS_KEPT_MAX = 4
@@ -199,6 +200,10 @@ class RingConfiguration(OverlayConfiguration):
                 "the inventory: use the inventory that it was made for, or a different namespace"
             )
         return RingConfiguration.of(plan.epoch_to, self.bits, target)
+
+    def target_of_prepare(self, command: Command) -> RingConfiguration:
+        """Return the ring with the IDs reassigned and with the brokers that join or leave, as a prepare says."""
+        return self.replaced(command.epoch_to, command.id_moves, change=self.change_of(command))
 
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> RingConfiguration:
         """Return the ring from which the plan led to this one, with these homes."""

@@ -38,6 +38,7 @@ from regraft.overlay.scot.scot_slots import (
 )
 from regraft.overlay.scot.structured_cyclic import OverlayShapeError, StructuredCyclicOverlay, scot_overlay
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
+from regraft.schemas.command import Command
 from regraft.schemas.plan import IdMove, LinkPair, Plan, RingId
 
 
@@ -208,6 +209,11 @@ class ScotConfiguration(OverlayConfiguration):
                 "inventory: use the inventory that it was made for, or a different namespace"
             )
         return target
+
+    def target_of_prepare(self, command: Command) -> ScotConfiguration:
+        """Return the overlay with slots reassigned and regions relinked, as a prepare says."""
+        change, removed, added = self.change_of(command), command.links_removed, command.links_added
+        return self.replaced(command.epoch_to, command.id_moves, removed, added, change)
 
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> ScotConfiguration:
         """Return the overlay from which the plan led to this one, with these homes."""

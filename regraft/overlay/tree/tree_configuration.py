@@ -19,6 +19,7 @@ from regraft.overlay.overlay_configuration import (
     fingerprint,
     link,
 )
+from regraft.schemas.command import Command
 from regraft.schemas.plan import ClientMove, Plan
 
 
@@ -161,6 +162,12 @@ class TreeConfiguration(OverlayConfiguration):
                 "was made for, or a different namespace"
             )
         return TreeConfiguration.of(plan.epoch_to, plan.brokers_target or self.brokers, plan.links_target)
+
+    def target_of_prepare(self, command: Command) -> TreeConfiguration:
+        """Return the tree with the links exchanged and with the brokers that join or leave, as a prepare says."""
+        removed = [link(*ends) for ends in command.links_removed]
+        added = [link(*ends) for ends in command.links_added]
+        return self.replaced(command.epoch_to, removed, added, change=self.change_of(command))
 
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> TreeConfiguration:
         """Return the tree from which the plan led to this one, with these homes."""
