@@ -97,14 +97,15 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def _open_tables(self, command: Command, target: ScotConfiguration) -> list[Effect]:
         """Begin the plan, with tables that all homes fill at once."""
-        under_way, older = ScotPlanUnderWay.of(command), self._state.tables[self._state.epoch]
-        lost = older.configuration.change_of(command).lost
-        keeps = under_way.keeps_interest = self._keeps_interest(command, older, target)
+        older = self._state.tables[self._state.epoch]
+        lost, keeps = older.configuration.change_of(command).lost, self._keeps_interest(command, older, target)
+        under_way = ScotPlanUnderWay.of(command)
+        under_way.keeps_interest = keeps
         tables = ScotTables(self.broker, target, lost=lost, continued=older if keeps else None)
         self._begin_plan(command, under_way, tables)
         coming = {name: move.home_from for name, move in under_way.moves.items() if move.home_to == self.broker}
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
-        effects = [] if keeps else self._issue_again(under_way, older, tables)
+        effects = [] if keeps else self.movers.notify_leaving(under_way) + self._issue_again(under_way, older, tables)
         return effects + self._move_publishers(under_way, older, tables)
 
     def tables_outside(self, command: Command) -> ScotTables:
@@ -123,8 +124,8 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return is_same and not command.subscribers_moved and not command.brokers_joined
 
     def _issue_again(self, under_way: ScotPlanUnderWay, older: ScotTables, tables: ScotTables) -> list[Effect]:
-        """Issue the subscriptions that stay here in the new epoch, and notify those to be moved."""
-        effects = self.movers.notify_leaving(under_way)
+        """Issue the subscriptions that stay here in the new epoch."""
+        effects: list[Effect] = []
         for name, local in sorted(self._interests.locals.items()):
             # What an ended subscription is owed is already in the homes' queues, so it belongs to the old epoch.
             if local.has_ended or name in under_way.going or tables.is_outside:
