@@ -1,5 +1,8 @@
 """One broker's core, message by message: the worked cases behind the tests of rare orders."""
 
+import msgspec
+import pytest
+
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
 from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
@@ -13,6 +16,7 @@ from regraft.producers.brokers.broker_messages import (
     Confirmed,
     Deliver,
     Dropped,
+    Effect,
     End,
     Notification,
     Published,
@@ -20,6 +24,7 @@ from regraft.producers.brokers.broker_messages import (
     Subscribe,
     SubscribeAck,
     SubscribeRequest,
+    SubscriberMoves,
     Unadvertise,
     UnadvertiseRequest,
     Unsubscribe,
@@ -29,6 +34,7 @@ from regraft.producers.brokers.broker_reports import BrokerPhase
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.producers.brokers.tree_routing import TreeBroker, tree_broker
 from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
 CHAIN = TreeConfiguration.of(0, ("a", "b", "c"), [("a", "b"), ("b", "c")])
@@ -59,6 +65,18 @@ def subscribed_middle() -> TreeBroker:
     core.handle("a", AdvertiseAck(0, "IBM", 0), 1)
     core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2)
     core.handle("c", SubscribeAck(0, "s"), 3)
+    return core
+
+
+def subscribed_end() -> TreeBroker:
+    """Return a of a-b-c with a subscription to a publisher at c, after it has switched: END of b is yet to come."""
+    core = tree_broker("a", CHAIN, 0)
+    core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
+    core.handle(None, SubscribeRequest("s", "client", IBM), 2)
+    core.handle("b", SubscribeAck(0, "s"), 3)
+    core.handle(None, command(CommandPhase.PREPARE, "a"), 4)
+    core.handle("c", SubscribeAck(1, "s"), 5)
+    core.handle(None, command(CommandPhase.ACTIVATE, "a"), 6)
     return core
 
 
@@ -269,19 +287,34 @@ def test_an_end_is_forwarded_once_all_other_old_links_have_ended() -> None:
 
 def test_notifications_of_the_new_epoch_wait_for_the_end_of_the_old_path() -> None:
     """A notification that overtook older ones on a new link is delivered after them."""
-    core = tree_broker("a", CHAIN, 0)
-    core.handle("b", Advertise(0, "IBM", 0, "c", IBM), 1)
-    core.handle(None, SubscribeRequest("s", "client", IBM), 2)
-    core.handle("b", SubscribeAck(0, "s"), 3)
-    core.handle(None, command(CommandPhase.PREPARE, "a"), 4)
-    core.handle("c", SubscribeAck(1, "s"), 5)
-    core.handle(None, command(CommandPhase.ACTIVATE, "a"), 6)
+    core = subscribed_end()
     newer, older = quote(1, 11.0, epoch=1), quote(0, 10.0, epoch=0)
     assert core.handle("c", newer, 12) == []
     assert core.handle("b", older, 13) == [Deliver(older, ("s",))]
     effects = core.handle("b", End(0), 14)
     assert effects[0] == Deliver(newer, ("s",))
     assert core.held_count_max == 1
+
+
+def test_a_retirement_that_gives_up_waiting_hands_over_what_was_held() -> None:
+    """A broker died behind the neighbour whose END is awaited, which may never come: what waits for it is delivered."""
+    core = subscribed_end()
+    newer = quote(1, 11.0, epoch=1)
+    assert core.handle("c", newer, 12) == []
+    retire = msgspec.structs.replace(command(CommandPhase.RETIRE, "a"), lost_brokers=("c",))
+    effects = core.handle(None, retire, 13)
+    assert Deliver(newer, ("s",)) in effects
+    assert outcomes(effects) == [Outcome.RETIRED]
+
+
+@pytest.mark.parametrize(("home", "moved"), [("c", []), ("a", [SubscriberMoves("s", "b", 1)])])
+def test_only_the_home_that_a_plan_names_gives_a_subscription_away(home: str, moved: list[Effect]) -> None:
+    """The client may have subscribed at another broker since the plan was made; there it stays."""
+    core = tree_broker("a", CHAIN, 0)
+    assert core.handle(None, SubscribeRequest("s", "client", IBM), 1) == [Confirmed("s")]
+    prepare = msgspec.structs.replace(command(CommandPhase.PREPARE, "a"), moves=(ClientMove("s", home, "b"),))
+    effects = core.handle(None, prepare, 2)
+    assert [effect for effect in effects if isinstance(effect, SubscriberMoves)] == moved
 
 
 def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
