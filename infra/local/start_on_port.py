@@ -11,7 +11,7 @@ from regraft.infra.local.supervise import ServiceFailedError, Supervisor
 from regraft.infra.process.find_port import check_port
 
 TRIES = 3
-BIND_ERROR = "address already in use"  # Compared without case.
+BIND_ERRORS = ("address already in use", "eaddrinuse")  # The latter is RabbitMQ's. Compared without case.
 
 Address = TypeVar("Address")
 
@@ -31,7 +31,8 @@ def start_on_port(
         try:
             supervisor.start(service)
         except ServiceFailedError as error:
-            if port is not None or attempt + 1 == TRIES or BIND_ERROR not in error.log_tail.lower():
+            is_taken = any(text in error.log_tail.lower() for text in BIND_ERRORS)
+            if port is not None or attempt + 1 == TRIES or not is_taken:
                 raise
         else:
             return address

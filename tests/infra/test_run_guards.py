@@ -4,12 +4,15 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from regraft.infra.local.fetch_jars import PASSWORD, system_certificates, write_trust_store
 from regraft.infra.local.find_cache import find_cache, find_checkout
 from regraft.infra.local.find_java import find_java
+from regraft.infra.local.start_on_port import start_on_port
+from regraft.infra.local.supervise import ServiceFailedError
 from regraft.infra.process.check_disk import DiskFullError, check_disk, free_mb
 from regraft.infra.process.find_port import LOOPBACK, PortInUseError, check_port, choose_ports, is_listening
 from regraft.infra.process.hold_lock import LockHeldError, hold_lock
@@ -57,11 +60,43 @@ def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
 
 
 def test_chosen_ports_differ_and_are_free() -> None:
-    """Ports chosen together differ, and servers can listen on them."""
+    """Ports chosen together differ, servers can listen on them, and no outgoing connection is given one."""
     ports = choose_ports(5)
     assert len(set(ports)) == 5
     for port in ports:
         check_port(port, "a server")
+    outgoing = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if outgoing.exists():
+        assert max(ports) < int(outgoing.read_text().split()[0])
+
+
+def test_when_hardly_any_port_is_free_the_error_gives_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice ends after a bounded number of tries."""
+    monkeypatch.setattr("regraft.infra.process.find_port.TRIES_MAX", 1)
+    with pytest.raises(PortInUseError, match=r"^1 ports between 20000 and 32000 were tried and 1 of 2 are free: .*\.$"):
+        choose_ports(2)
+
+
+@pytest.mark.parametrize(
+    "text", ["bind: Address already in use", "{listen_error,{acceptor,{127,0,0,1},5672},eaddrinuse}"]
+)
+def test_a_server_whose_port_was_taken_starts_on_another(text: str) -> None:
+    """Whatever its words for that are; another reason is reported at once."""
+
+    class Supervisor:
+        def start(self, service: Any) -> None:
+            tried.append(service)
+            if service < 2:
+                raise ServiceFailedError("it did not start", text if service else "no disk")
+
+    tried: list[int] = []
+    assert (
+        start_on_port(cast(Any, Supervisor()), "RabbitMQ", None, lambda again: (7, cast(Any, 2 if again else 1))) == 7
+    )
+    assert tried == [1, 2]
+    with pytest.raises(ServiceFailedError):
+        start_on_port(cast(Any, Supervisor()), "RabbitMQ", None, lambda _: (7, cast(Any, 0)))
+    assert tried == [1, 2, 0]
 
 
 def test_port_in_use_is_one_sentence() -> None:
