@@ -108,7 +108,8 @@ class AmqpClient:
         self._queues[number] = subject, take, queue
 
         def handle(_channel: Any, _deliver: Any, _properties: Any, body: bytes) -> None:
-            take(body)
+            if number in self._queues:  # RabbitMQ may deliver after it has confirmed that the queue is deleted.
+                take(body)
 
         await main.ask(main.channel.basic_consume, queue=queue, on_message_callback=handle, auto_ack=True)
         key = binding_key_of(subject)

@@ -58,9 +58,9 @@ def test_clusters_behind_a_slow_link_are_left_to_another_broker(site: RealSite) 
         for _ in range(FLOOD):
             await site.publish("b01", SIZE_BYTES)
             await asyncio.sleep(0.005)
-        sent = node.links.sample("b02").messages_in - before
-        assert loads.diverted > FLOOD / 2
-        assert sent < FLOOD / 2
+        while loads.diverted <= FLOOD / 2:  # The broker may hand what was published to the node much later.
+            await asyncio.sleep(0.01)
+        assert node.links.sample("b02").messages_in - before < FLOOD / 2
         link.bytes_per_s = None
         await site.all_there()
         account = site.ledger.account(site.owed())
