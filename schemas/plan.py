@@ -230,7 +230,7 @@ class Plan(Struct, frozen=True):
 
         It covers everything that executing the plan changes, the predicted costs, and when the plan was made, so it
         cannot be known in advance. Commands carry another digest, by which brokers distinguish plans
-        (:mod:`overlay.plan_digest`).
+        (:func:`overlay.overlay_configuration.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0
         change = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]
