@@ -27,7 +27,6 @@ enough. So no broker needs to know who is dead to know what has ended: EndBehind
 
 from __future__ import annotations
 
-from regraft.overlay.overlay_configuration import digest_mismatch
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.producers.brokers.broker_messages import Deliver, Effect, Message, Notification, Send
 from regraft.producers.brokers.epoch_change import (
@@ -123,13 +122,10 @@ class RingChange:
 
     def prepare(self, command: Command) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        older = self._state.tables[self._state.epoch]
-        try:
-            target = older.configuration.target_of_prepare(command)
-            reason = digest_mismatch(command, target) or self._reason_against(command, target)
-        except ValueError as error:
-            reason = str(error)
-        return reason or self._open_tables(command, target)
+        target = self._state.tables[self._state.epoch].configuration.agreed_target(command)
+        if isinstance(target, str):
+            return target
+        return self._reason_against(command, target) or self._open_tables(command, target)
 
     def tables_outside(self, command: Command) -> RingTables:
         """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""

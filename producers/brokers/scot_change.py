@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from regraft.overlay.overlay_configuration import digest_mismatch
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
@@ -72,13 +71,10 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def prepare(self, command: Command) -> str | list[Effect]:
         """Begin the plan, or return why it is impossible or this broker cannot take part."""
-        older = self._state.tables[self._state.epoch]
-        try:
-            target = older.configuration.target_of_prepare(command)
-            reason = digest_mismatch(command, target) or self._reason_against(command, target)
-        except ValueError as error:
-            reason = str(error)
-        return reason or self._open_tables(command, target)
+        target = self._state.tables[self._state.epoch].configuration.agreed_target(command)
+        if isinstance(target, str):
+            return target
+        return self._reason_against(command, target) or self._open_tables(command, target)
 
     def _reason_against(self, command: Command, target: ScotConfiguration) -> str:
         """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""

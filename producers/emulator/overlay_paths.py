@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from regraft.overlay.overlay_configuration import OverlayConfiguration, digest_mismatch
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.ring.ring_configuration import RingConfiguration
 from regraft.overlay.scot.scot_configuration import ScotConfiguration
 from regraft.overlay.tree.tree_configuration import TreeConfiguration
@@ -51,8 +51,5 @@ def path_in(overlay: OverlayConfiguration, notification: Notification, home: str
 
 def target_of(overlay: OverlayConfiguration, command: Command) -> OverlayConfiguration | None:
     """Return the overlay that a prepare leads to from this one, or None if no broker can execute it."""
-    try:
-        target = overlay.target_of_prepare(command)
-    except ValueError:
-        return None
-    return None if digest_mismatch(command, target) else target
+    target = overlay.agreed_target(command)
+    return None if isinstance(target, str) else target

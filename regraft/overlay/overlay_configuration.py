@@ -145,6 +145,14 @@ class OverlayConfiguration(ABC):
     def target_of_prepare(self, command: Command) -> Self:
         """Return the overlay of the same kind that a prepare leads to; raise ValueError if that is impossible."""
 
+    def agreed_target(self, command: Command) -> Self | str:
+        """Return the overlay that a prepare leads to, or why it is impossible or not the one that its digest names."""
+        try:
+            target = self.target_of_prepare(command)
+        except ValueError as error:
+            return str(error)
+        return digest_mismatch(command, target) or target
+
     def change_of(self, command: Command) -> BrokerChange:
         """Return which brokers a prepare adds and removes; lost ones that are not in the overlay are skipped."""
         lost = frozenset(command.lost_brokers).intersection(self.brokers)
